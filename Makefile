@@ -1,0 +1,62 @@
+# The two commands a newcomer needs: `make run` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+CORES := $(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) compile  ## make .venv, install everything, compile the hot cores where a C compiler is present
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+compile: $(STAMP)
+	@$(BIN)/python tools/compile.py
+
+pure: $(STAMP)  ## remove the compiled cores: everything runs from source
+	@$(BIN)/python tools/compile.py --clean
+
+run: setup  ## start a standalone broker on 127.0.0.1:6650 with its data in ./danube-data
+	$(BIN)/danube broker --mode standalone --data-dir ./danube-data
+
+check: $(STAMP)  ## formatting, lint, types, import rules, spelling, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src tests docs bench tools proto README.md CHANGELOG.md CONTRIBUTING.md Makefile
+	$(BIN)/python tools/generate_protobuf.py --check
+
+format: $(STAMP)  ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+protobuf: $(STAMP)  ## regenerate the protobuf messages from proto/
+	$(BIN)/python tools/generate_protobuf.py
+
+test: setup check  ## everything a submission must pass
+	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance
+	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest tests/conformance/clients
+
+conformance: setup  ## the published clients and h2spec, with every toolchain that is present
+	$(BIN)/pytest tests/conformance
+
+fault: setup  ## kill -9 rounds: make fault SECONDS=600 SEED=7
+	$(BIN)/python -m tests.fault --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+fuzz: setup  ## every fuzz target for FUZZ_SECONDS each: make fuzz FUZZ_SECONDS=600
+	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) $(BIN)/pytest tests/fuzz --timeout 0
+
+bench: setup  ## speed, as ratios within one run
+	$(BIN)/python -m bench
+
+clean:  ## remove environments, builds and caches (not ./danube-data)
+	rm -rf .venv .tools build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.so' -delete
