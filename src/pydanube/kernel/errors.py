@@ -67,6 +67,7 @@ class ErrorCode(Enum):
     CONSUMER_UNKNOWN = (203, Status.NOT_FOUND, "this broker does not know the consumer id")
     SUBSCRIPTION_UNKNOWN = (204, Status.INTERNAL, "the topic has no such subscription")
     SUBJECT_UNKNOWN = (205, Status.FAILED_PRECONDITION, "no such schema subject")
+    LEASE_UNKNOWN = (206, Status.NOT_FOUND, "the metadata lease has expired or was revoked")
 
     # 3xx: the state the request met
     TOPIC_CONFLICT = (300, Status.ALREADY_EXISTS, "a plain topic and partitions of it cannot exist together")
@@ -76,6 +77,7 @@ class ErrorCode(Enum):
     CONSUMER_EXCLUSIVE = (304, Status.PERMISSION_DENIED, "another consumer holds the exclusive subscription")
     VERSION_MISMATCH = (305, Status.ABORTED, "the stored value changed since it was read")
     TOPIC_MISMATCH = (306, Status.INVALID_ARGUMENT, "the producer belongs to another topic")
+    HISTORY_LOST = (307, Status.OUT_OF_RANGE, "the watched metadata version is no longer remembered: list again")
 
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")
@@ -98,6 +100,7 @@ class ErrorCode(Enum):
     # 6xx: stored bytes
     JOURNAL_CORRUPT = (600, Status.DATA_LOSS, "the journal holds bytes that were not written so")
     SEGMENT_CORRUPT = (601, Status.DATA_LOSS, "a segment holds bytes that were not written so")
+    METADATA_CORRUPT = (602, Status.DATA_LOSS, "the metadata store holds bytes that were not written so")
 
 
 class DanubeError(Exception):
