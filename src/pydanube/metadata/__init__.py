@@ -6,6 +6,7 @@ and `sqlite.py`, over `command_store.py`, which holds what they share.
 
 from pydanube.metadata.counters import next_id
 from pydanube.metadata.memory import MemoryStore
+from pydanube.metadata.sqlite import SqliteStore
 from pydanube.metadata.store import (
     ABSENT,
     ROOT,
@@ -37,6 +38,7 @@ __all__ = [
     "MemoryStore",
     "MetadataStore",
     "Put",
+    "SqliteStore",
     "VersionMismatch",
     "Write",
     "next_id",

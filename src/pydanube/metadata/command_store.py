@@ -93,12 +93,14 @@ class CommandStore(ABC):
 
     async def revoke(self, lease: LeaseId) -> None:
         self._check_open()
-        if self._leases.forget(lease):
+        self._leases.end(lease)
+        if self._leases.is_dying(lease):
             await self._execute(Revoke(lease))
+            self._leases.bury(lease)
 
     async def expire_leases(self) -> None:
         """Revoke the leases whose time is over; runs by itself every `LEASE_SWEEP_MS`."""
-        for lease in self._leases.expired():
+        for lease in self._leases.end_expired():
             await self.revoke(lease)
 
     async def close(self) -> None:

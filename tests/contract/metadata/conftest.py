@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pydanube.kernel.clock import Clock
-from pydanube.metadata import MemoryStore, MetadataStore
+from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
 from pydanube.metadata.history import History
 
 
@@ -45,14 +44,27 @@ async def open_memory(folder: Path, clock: ManualClock) -> Opened:
     return Opened(store, pass_ms)
 
 
-BACKENDS: dict[str, Callable[[Path, ManualClock], Awaitable[Opened]]] = {"memory": open_memory}
+async def open_sqlite(folder: Path, clock: ManualClock) -> Opened:
+    store = await SqliteStore.open(
+        folder / "metadata.sqlite3", clock=clock, history_changes_max=HISTORY_CHANGES
+    )
+
+    async def pass_ms(ms: int) -> None:
+        clock.ms += ms
+        await store.expire_leases()
+
+    return Opened(store, pass_ms)
+
+
+BACKENDS: dict[str, Callable[[Path, ManualClock], Awaitable[Opened]]] = {
+    "memory": open_memory,
+    "sqlite": open_sqlite,
+}
 
 
 @pytest.fixture(params=sorted(BACKENDS))
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opened]:
-    clock: Clock = ManualClock()
-    assert isinstance(clock, ManualClock)
-    opened = await BACKENDS[request.param](tmp_path, clock)
+    opened = await BACKENDS[request.param](tmp_path, ManualClock())
     yield opened
     await opened.store.close()
 
