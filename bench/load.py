@@ -45,7 +45,7 @@ def publish(
     """
     amount = ["-n", str(count)] if count else ["-D", f"{round(seconds * 1000)}ms"]
     command = ["h2load", *amount, "-t", "1", "-c", str(shape.connections), "-m", str(shape.in_flight)]
-    headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+    headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]  # codespell:ignore te
     url = f"http://{address}{SEND_MESSAGE}"
     done = subprocess.run(
         [*command, *headers, "-d", str(request.body), url], capture_output=True, text=True, check=False
