@@ -1,0 +1,46 @@
+"""A message inside the dispatch window."""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pydanube.dispatch.consumer import Consumer
+    from pydanube.dispatch.key_queue import KeyQueue
+
+READY: Final = 0
+"""To be sent: read from the log, or due again."""
+AWAITING_ACK: Final = 1
+"""Sent to `consumer`; `due_ms` is the ack deadline."""
+WAITING: Final = 2
+"""Failed; becomes ready again at `due_ms`."""
+BLOCKED: Final = 3
+"""Failed too often under the block policy: stays until the policy changes."""
+EXHAUSTED: Final = 4
+"""Failed too often under the dead-letter policy: its copy is to be published, at `due_ms` if that failed."""
+DEAD_LETTERING: Final = 5
+"""The driver is publishing its copy."""
+SETTLED: Final = 6
+"""Acked or skipped; no longer in the window."""
+
+STATE_NAMES: Final = ("ready", "awaiting-ack", "waiting", "blocked", "exhausted", "dead-lettering", "settled")
+
+NEVER: Final = 1 << 62
+"""A moment that does not come."""
+
+
+class Entry:
+    """One offset from `offer` until it is settled. Holds the bytes, so a redelivery needs no second read."""
+
+    __slots__ = ("attempts", "consumer", "due_ms", "key_queue", "message", "offset", "reason", "state")
+
+    def __init__(self, offset: int, message: bytes) -> None:
+        self.offset = offset
+        self.message = message
+        self.state = READY
+        self.attempts = 0
+        """Sends so far, also those repeated because a stream was lost."""
+        self.due_ms = NEVER
+        self.consumer: Consumer | None = None
+        """Whom it was sent to, while awaiting the ack."""
+        self.reason: str | None = None
+        """What the last nack said."""
+        self.key_queue: KeyQueue | None = None

@@ -1,0 +1,224 @@
+"""Key-shared: every routing key has one owner at a time, and one outstanding message at most.
+
+Keys are spread by count, not by hash: a new key goes to the eligible consumer that owns the fewest and stays
+there while it is used. A consumer without a stream keeps its keys for a grace of 3 s, then they move to the
+others; when it comes back it gets its share again. A key that moves leaves its outstanding message with the
+old owner; whatever follows goes to the new one, after that message is settled or failed. So a key stays in
+order through joins, losses, nacks and skips: only the head of its queue is ever sent.
+
+Two things may keep a key from progressing: its head is blocked, or every consumer that wants it is away. Its
+messages are then *held*: they do not count against the window (other keys go on) up to HELD_MAX, but their
+bytes do.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+from pydanube.dispatch.actions import Action
+from pydanube.dispatch.consumer import Consumer
+from pydanube.dispatch.entry import READY, WAITING, Entry
+from pydanube.dispatch.key_filter import KeyFilters
+from pydanube.dispatch.key_ownership import (
+    KEY_LENGTH_REMEMBERED_MAX,
+    KEYS_REMEMBERED_MAX,
+    least_loaded,
+    pull_fair_share,
+)
+from pydanube.dispatch.key_queue import KeyQueue
+from pydanube.dispatch.reliable import ReliableSubscription
+from pydanube.dispatch.settings import Settings
+
+EVICTION_GRACE_MS: Final = 3_000
+OUTSTANDING_PER_CONSUMER_MAX: Final = 1_000
+HELD_MAX: Final = 10_000
+
+
+class KeySharedSubscription(ReliableSubscription):
+    """Sends each key's messages one by one to the key's owner."""
+
+    def __init__(self, cursor: int, settings: Settings) -> None:
+        super().__init__(cursor, settings)
+        self._keys: dict[str | bytes, KeyQueue] = {}
+        self._held = 0
+        self._reroute_due = False
+        self._first = 0
+        """Whose messages are looked at first, so that pacing starves nobody."""
+
+    def room(self) -> int:
+        if self._attached == 0 or self._bytes >= self._window_bytes:
+            return 0
+        held = self._held
+        return max(self._window - len(self._entries) + min(held, HELD_MAX), 0)
+
+    # Queues.
+
+    def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
+        queue = self._keys.get(key)
+        owner = queue.owner if queue is not None else least_loaded(self._consumers.values(), key)
+        if owner is None and self._anybody_live():
+            return False
+        if queue is None:
+            if len(self._keys) >= KEYS_REMEMBERED_MAX + len(self._entries):
+                self._forget_idle_keys()
+            queue = KeyQueue(key)
+            self._keys[key] = queue
+            queue.give(owner)
+        queue.recent = True
+        queue.entries.append(entry)
+        entry.key_queue = queue
+        if len(queue.entries) == 1:
+            self._requeue(entry)
+        if queue.held:
+            self._held += 1
+        elif queue.owner is None:
+            self._note_held(queue)
+        return True
+
+    def _requeue(self, entry: Entry) -> None:
+        queue = entry.key_queue
+        assert queue is not None
+        if queue.owner is not None:
+            heappush(queue.owner.ready, entry.offset)
+
+    def _left_window(self, entry: Entry) -> None:
+        queue = entry.key_queue
+        assert queue is not None
+        queue.entries.pop(0)
+        if queue.held:
+            self._held -= 1
+        if queue.entries:
+            self._requeue(queue.entries[0])
+            if queue.owner is None:
+                # Those behind it may be wanted by nobody at all; that is for the next tick to find out.
+                self._reroute_due = True
+                self._timer_ms = 0
+        elif queue.owner is None or len(queue.key) > KEY_LENGTH_REMEMBERED_MAX:
+            self._forget(queue)
+
+    def _was_blocked(self, entry: Entry) -> None:
+        assert entry.key_queue is not None
+        self._note_held(entry.key_queue)
+
+    def _unblocked(self, entry: Entry) -> None:
+        assert entry.key_queue is not None
+        entry.state = READY
+        self._note_held(entry.key_queue)
+
+    def _note_held(self, queue: KeyQueue) -> None:
+        held = queue.is_stuck()
+        if held != queue.held:
+            queue.held = held
+            self._held += len(queue.entries) if held else -len(queue.entries)
+
+    def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
+        consumers = list(self._consumers.values())
+        self._first = (self._first + 1) % len(consumers)
+        for place in range(len(consumers)):
+            consumer = consumers[(self._first + place) % len(consumers)]
+            ready = consumer.ready
+            while (
+                ready
+                and consumer.credit > 0
+                and allowance > 0
+                and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX
+            ):
+                self._send(self._entries[heappop(ready)], consumer, deadline_ms, actions)
+                allowance -= 1
+        return allowance
+
+    # Owners.
+
+    def _joined(self, consumer: Consumer) -> None:
+        # `join` knows no time: the next tick starts the grace in which it has to open a stream.
+        self._timer_ms = 0
+        self._reroute()
+
+    def _opened(self, consumer: Consumer) -> None:
+        consumer.live = True
+        consumer.lost_ms = -1
+        pull_fair_share(consumer, self._consumers.values(), self._keys.values())
+        self._reroute()
+
+    def _taken_over(self, consumer: Consumer) -> None:
+        self._take_back(consumer)
+
+    def _lost(self, consumer: Consumer) -> None:
+        consumer.lost_ms = self._now_ms
+        self._timer_ms = min(self._timer_ms, self._now_ms + EVICTION_GRACE_MS)
+        self._take_back(consumer)
+
+    def _left(self, consumer: Consumer) -> None:
+        consumer.live = False
+        self._take_back(consumer)
+        self._reroute()
+
+    def _refiltered(self, consumer: Consumer, filters: Sequence[str]) -> None:
+        consumer.filters = KeyFilters(filters)
+        for queue in self._keys.values():
+            if queue.owner is consumer and not consumer.filters.accept(queue.key):
+                queue.give(None)
+        self._reroute()
+
+    def _run_timers(self, now_ms: int) -> None:
+        super()._run_timers(now_ms)
+        for consumer in self._consumers.values():
+            if consumer.attached or not consumer.live:
+                continue
+            if consumer.lost_ms < 0:
+                consumer.lost_ms = now_ms
+            if now_ms >= consumer.lost_ms + EVICTION_GRACE_MS:
+                consumer.live = False
+                self._reroute_due = True
+            else:
+                self._timer_ms = min(self._timer_ms, consumer.lost_ms + EVICTION_GRACE_MS)
+        if self._reroute_due:
+            self._reroute()
+
+    def _anybody_live(self) -> bool:
+        for consumer in self._consumers.values():  # noqa: SIM110 - called for every new key
+            if consumer.live:
+                return True
+        return False
+
+    def _reroute(self) -> None:
+        """Find owners for keys that have none, and sort out anew what each consumer may be sent."""
+        for queue in list(self._keys.values()):
+            if queue.owner is not None and queue.owner.live:
+                continue
+            queue.give(least_loaded(self._consumers.values(), queue.key) if queue.entries else None)
+            self._note_held(queue)
+            if not queue.entries:
+                self._forget(queue)
+            elif queue.owner is None and self._nobody_wants(queue.key):
+                self._skip(queue)
+        for consumer in self._consumers.values():
+            consumer.ready.clear()
+        for queue in self._keys.values():
+            if queue.entries and queue.entries[0].state == READY:
+                self._requeue(queue.entries[0])
+        self._reroute_due = False
+
+    def _nobody_wants(self, key: str | bytes) -> bool:
+        """No registered consumer accepts the key, not even one that is away. With none registered, wait."""
+        if not self._consumers:
+            return False
+        return not any(consumer.filters.accept(key) for consumer in self._consumers.values())
+
+    def _skip(self, queue: KeyQueue) -> None:
+        while queue.entries and queue.entries[0].state in (READY, WAITING):
+            self.counters.filtered += 1
+            self._settle(queue.entries[0])
+
+    def _forget(self, queue: KeyQueue) -> None:
+        queue.give(None)
+        del self._keys[queue.key]
+
+    def _forget_idle_keys(self) -> None:
+        """Make room for new keys, starting with those not used since the last time."""
+        idle = [queue for queue in self._keys.values() if not queue.entries]
+        stale = [queue for queue in idle if not queue.recent]
+        for queue in idle:
+            queue.recent = False
+        for queue in (stale or idle)[: KEYS_REMEMBERED_MAX // 2]:
+            self._forget(queue)

@@ -1,0 +1,457 @@
+"""What every reliable subscription does with a message, whoever receives it.
+
+A message enters the window by `offer` and leaves it when it is settled: acked, or skipped by a stated policy.
+In between it is ready → awaiting ack → (nack, deadline) waiting → ready …, until it has failed more often than
+the policy allows; then the poison policy decides. A lost stream makes its messages ready again at once and is
+not counted as a failure.
+
+Invariants, checked by `validate`:
+- every offset up to `cursor` is settled, and `cursor + 1` is either in the window or not offered yet;
+- an offset is outstanding at one consumer at most;
+- the window holds no more entries than allowed, and no more bytes than allowed plus its last message.
+
+The kinds differ in who gets a message and in which order: that is what the abstract methods ask.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from pydanube.dispatch.actions import Action, DeadLetter, Deliver
+from pydanube.dispatch.consumer import Consumer
+from pydanube.dispatch.counters import Counters
+from pydanube.dispatch.entry import (
+    AWAITING_ACK,
+    BLOCKED,
+    DEAD_LETTERING,
+    EXHAUSTED,
+    NEVER,
+    READY,
+    SETTLED,
+    WAITING,
+    Entry,
+)
+from pydanube.dispatch.pacing import Pacer
+from pydanube.dispatch.settings import Settings
+from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.kernel.policies import FailurePolicy, PoisonPolicy
+
+ACK_TIMEOUT_REASON: Final = "ack timeout"
+DEAD_LETTER_RETRY_MS: Final = 500
+"""Pause after a dead-letter copy could not be published."""
+
+_ENTRIES_PER_SCAN_MS: Final = 64
+"""Timers are found by scanning the window; a scan of n entries is followed by a pause of n/64 ms at least."""
+_SETTLED_KEPT: Final = 64
+"""How many settled entries may linger behind an unsettled one before they are swept out."""
+
+
+class ReliableSubscription(ABC):
+    """Decides; the driver acts.
+
+    After any event the driver calls `room`, offers what it may, and performs `actions`. All moments are
+    milliseconds of one clock that does not go back.
+    """
+
+    def __init__(self, cursor: int, settings: Settings) -> None:
+        self.cursor = cursor
+        """The highest offset such that it and all before are settled; -1 if there is none."""
+        self.next_offset = cursor + 1
+        """The offset to be offered next."""
+        self.blocked = 0
+        """Messages that stand still under the block policy."""
+        self.counters = Counters()
+        self._window = settings.window
+        self._window_bytes = settings.window_bytes
+        self._pacer = Pacer(settings.dispatch_rate)
+        self._policy = settings.policy
+        self._ack_timeout_ms = settings.policy.ack_timeout_ms
+        self._consumers: dict[int, Consumer] = {}
+        self._joins = 0
+        self._attached = 0
+        self._entries: dict[int, Entry] = {}
+        self._log_order: deque[Entry] = deque()
+        self._bytes = 0
+        self._dead_letters: list[Entry] = []
+        self._timer_ms = NEVER
+        """No timer is due before this moment; it may be earlier than the first one."""
+        self._now_ms = 0
+        self._out_of_tokens = False
+
+    # The log side.
+
+    def room(self) -> int:
+        """How many messages may be offered now."""
+        if self.blocked != 0 or self._attached == 0 or self._bytes >= self._window_bytes:
+            return 0
+        return max(self._window - len(self._entries), 0)
+
+    def offer(self, offset: int, message: bytes, key: str | bytes) -> int:
+        """Take the next message in log order and return the room left.
+
+        What the driver read under an earlier `room` is accepted even if there is none left by now.
+        """
+        assert offset == self.next_offset, f"offered {offset}, expected {self.next_offset}"
+        self.next_offset = offset + 1
+        entry = Entry(offset, message)
+        if self._enqueue(entry, key):
+            self._entries[offset] = entry
+            self._log_order.append(entry)
+            self._bytes += len(message)
+        else:
+            self.counters.filtered += 1
+            if not self._log_order:
+                self.cursor = offset
+        return self.room()
+
+    def skip_to(self, offset: int) -> None:
+        """The log now starts at `offset`: what was not read before it is gone."""
+        if offset <= self.next_offset:
+            return
+        self.counters.lost_to_retention += offset - self.next_offset
+        self.next_offset = offset
+        if not self._log_order:
+            self.cursor = offset - 1
+
+    # The consumers' side.
+
+    def join(self, consumer_id: int, *, filters: Sequence[str] = ()) -> None:
+        """Register a consumer; one that is registered already only gets the new filters."""
+        consumer = self._consumers.get(consumer_id)
+        if consumer is not None:
+            self._refiltered(consumer, filters)
+            return
+        self._joins += 1
+        consumer = Consumer(consumer_id, self._joins, filters)
+        self._consumers[consumer_id] = consumer
+        self._joined(consumer)
+
+    def leave(self, consumer_id: int) -> None:
+        """Remove a consumer for good; what it had not acked goes to the others."""
+        consumer = self._consumers.get(consumer_id)
+        if consumer is None:
+            return
+        del self._consumers[consumer_id]
+        if consumer.attached:
+            self._detach(consumer)
+        self._left(consumer)
+
+    def attach(self, consumer_id: int, now_ms: int) -> None:
+        """The consumer's stream was opened. If it had one, the new one takes over.
+
+        Everything sent to it and not acked is due at once. Nothing is sent before `grant`.
+        """
+        consumer = self._consumers.get(consumer_id)
+        if consumer is None:
+            raise Rejected(
+                f"consumer {consumer_id} is not registered on this subscription: subscribe again",
+                ErrorCode.CONSUMER_UNKNOWN,
+            )
+        self._now_ms = now_ms
+        consumer.credit = 0
+        if consumer.attached:
+            self._taken_over(consumer)
+            return
+        consumer.attached = True
+        self._attached += 1
+        self._opened(consumer)
+
+    def detach(self, consumer_id: int, now_ms: int) -> None:
+        """The consumer's stream was lost: what it had not acked is due at once, without counting as failed."""
+        self._now_ms = now_ms
+        consumer = self._consumers.get(consumer_id)
+        if consumer is not None and consumer.attached:
+            self._detach(consumer)
+            self._lost(consumer)
+
+    def grant(self, consumer_id: int, credit: int) -> None:
+        """Say how many more messages the consumer's stream takes; replaces what was said before."""
+        consumer = self._consumers.get(consumer_id)
+        if consumer is not None and consumer.attached:
+            consumer.credit = credit
+
+    def ack(self, offset: int, now_ms: int) -> None:
+        """Settle an outstanding message. Late, repeated and unknown acks change nothing."""
+        entry = self._entries.get(offset)
+        if entry is None or entry.state != AWAITING_ACK:
+            return
+        self.counters.acked += 1
+        self._release(entry)
+        self._settle(entry)
+
+    def nack(self, offset: int, now_ms: int, *, delay_ms: int = 0, reason: str | None = None) -> None:
+        """Count an outstanding message as failed, or change the delay of one that is waiting already."""
+        entry = self._entries.get(offset)
+        # A ready one is about to be sent again anyhow; an exhausted one is in the hands of the policy.
+        if entry is None or entry.state not in (AWAITING_ACK, WAITING):
+            return
+        self.counters.nacked += 1
+        self._fail(entry, now_ms, delay_ms, reason)
+
+    def dead_lettered(self, offset: int, ok: bool) -> None:
+        """The driver's answer to `DeadLetter`: the copy is published, or it has to be tried again."""
+        entry = self._entries.get(offset)
+        if entry is None or entry.state != DEAD_LETTERING:
+            return
+        if ok:
+            self.counters.dead_lettered += 1
+            self._settle(entry)
+        else:
+            entry.state = EXHAUSTED
+            self._set_timer(entry, self._now_ms + DEAD_LETTER_RETRY_MS)
+
+    # Settings.
+
+    def set_policy(self, policy: FailurePolicy) -> None:
+        """Use another failure policy from now on. Ends every block: the new policy judges anew."""
+        self._policy = policy
+        self._ack_timeout_ms = policy.ack_timeout_ms
+        self._dead_letters.clear()
+        for entry in list(self._entries.values()):
+            if entry.state == BLOCKED:
+                self.blocked -= 1
+                self._unblocked(entry)
+            elif entry.state != EXHAUSTED:
+                continue
+            entry.due_ms = NEVER
+            if entry.attempts > policy.max_redelivery_count:
+                if self._poison_policy() is not PoisonPolicy.BLOCK:
+                    self._apply_poison_policy(entry)
+                    continue
+                entry.attempts = 0
+            entry.state = READY
+            self._requeue(entry)
+
+    def set_window(self, window: int) -> None:
+        """Change how many messages may be unacked; a smaller window takes effect as messages are settled."""
+        self._window = window
+
+    def set_dispatch_rate(self, rate: int) -> None:
+        """Change how many messages may be sent per second; 0 means no limit."""
+        self._pacer.set_rate(rate)
+
+    # Decisions.
+
+    def tick(self, now_ms: int) -> None:
+        """Let time pass: ack deadlines, retry delays."""
+        self._now_ms = now_ms
+        if now_ms >= self._timer_ms:
+            self._run_timers(now_ms)
+
+    def actions(self, now_ms: int) -> list[Action]:
+        """Decide what to do now. Each delivery takes one of its consumer's credits."""
+        self.tick(now_ms)
+        actions: list[Action] = []
+        if self._dead_letters:
+            self._publish_dead_letters(actions)
+        if self._attached != 0 and self._entries:
+            allowance = self._pacer.allowance(now_ms)
+            unspent = self._dispatch(allowance, now_ms + self._ack_timeout_ms, actions)
+            self._out_of_tokens = unspent == 0
+            if unspent != allowance:
+                self._pacer.spend(allowance - unspent)
+                self._timer_ms = min(self._timer_ms, now_ms + self._ack_timeout_ms)
+        return actions
+
+    def next_wake_ms(self) -> int | None:
+        """When `actions` has to be called again even if nothing happens; None if there is no need."""
+        wake = self._timer_ms
+        if self._out_of_tokens and self._entries:
+            wake = min(wake, self._pacer.next_token_ms())
+        return None if wake == NEVER else wake
+
+    @property
+    def window_messages(self) -> int:
+        """How many messages are in the window, in any state."""
+        return len(self._entries)
+
+    @property
+    def window_bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def pending_redelivery(self) -> int:
+        """How many messages have failed or lost their stream and are to be sent again."""
+        return sum(
+            [e.state == WAITING or (e.state == READY and e.attempts > 0) for e in self._entries.values()]
+        )
+
+    # What the kinds decide.
+
+    @abstractmethod
+    def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
+        """Take a new message; False if nobody wants it."""
+
+    @abstractmethod
+    def _requeue(self, entry: Entry) -> None:
+        """Take back a message that is ready to be sent again."""
+
+    @abstractmethod
+    def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
+        """Send what may be sent, by `_send`; return what is left of the allowance."""
+
+    @abstractmethod
+    def _joined(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def _left(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def _opened(self, consumer: Consumer) -> None:
+        """Its stream was opened."""
+
+    @abstractmethod
+    def _lost(self, consumer: Consumer) -> None:
+        """Its stream was lost."""
+
+    @abstractmethod
+    def _taken_over(self, consumer: Consumer) -> None:
+        """A new stream replaced its stream."""
+
+    @abstractmethod
+    def _refiltered(self, consumer: Consumer, filters: Sequence[str]) -> None:
+        """It asked for other keys."""
+
+    @abstractmethod
+    def _left_window(self, entry: Entry) -> None:
+        """A message was settled."""
+
+    @abstractmethod
+    def _was_blocked(self, entry: Entry) -> None:
+        """A message stands still from now on."""
+
+    @abstractmethod
+    def _unblocked(self, entry: Entry) -> None:
+        """A message no longer stands still."""
+
+    # What they share.
+
+    def _send(self, entry: Entry, consumer: Consumer, deadline_ms: int, actions: list[Action]) -> None:
+        attempt = entry.attempts + 1
+        entry.attempts = attempt
+        entry.state = AWAITING_ACK
+        entry.due_ms = deadline_ms
+        entry.consumer = consumer
+        consumer.credit -= 1
+        consumer.outstanding += 1
+        counters = self.counters
+        counters.delivered += 1
+        if attempt > 1:
+            counters.redelivered += 1
+        actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt))
+
+    def _detach(self, consumer: Consumer) -> None:
+        consumer.attached = False
+        consumer.credit = 0
+        self._attached -= 1
+
+    def _take_back(self, consumer: Consumer) -> None:
+        """Make ready again what is outstanding at the consumer."""
+        if consumer.outstanding == 0:
+            return
+        for entry in self._entries.values():
+            if entry.consumer is consumer:
+                self._release(entry)
+                entry.state = READY
+                entry.due_ms = NEVER
+                self._requeue(entry)
+
+    def _release(self, entry: Entry) -> None:
+        """The message is no longer outstanding."""
+        consumer = entry.consumer
+        if consumer is not None:
+            consumer.outstanding -= 1
+            entry.consumer = None
+
+    def _fail(self, entry: Entry, now_ms: int, delay_ms: int, reason: str | None) -> None:
+        self._release(entry)
+        entry.reason = reason
+        if entry.attempts > self._policy.max_redelivery_count:
+            self._exhaust(entry)
+        else:
+            entry.state = WAITING
+            delay = self._policy.retry_delay_ms(attempts=entry.attempts, requested_ms=delay_ms)
+            self._set_timer(entry, now_ms + delay)
+
+    def _exhaust(self, entry: Entry) -> None:
+        poison = self._poison_policy()
+        if poison is PoisonPolicy.DROP:
+            self.counters.exhausted_dropped += 1
+        elif poison is PoisonPolicy.DEAD_LETTER:
+            self.counters.exhausted_dead_lettered += 1
+        else:
+            self.counters.exhausted_blocked += 1
+        self._apply_poison_policy(entry)
+
+    def _apply_poison_policy(self, entry: Entry) -> None:
+        poison = self._poison_policy()
+        entry.due_ms = NEVER
+        if poison is PoisonPolicy.DROP:
+            self.counters.dropped += 1
+            self._settle(entry)
+        elif poison is PoisonPolicy.DEAD_LETTER:
+            entry.state = EXHAUSTED
+            self._dead_letters.append(entry)
+        else:
+            entry.state = BLOCKED
+            self.blocked += 1
+            self._was_blocked(entry)
+
+    def _poison_policy(self) -> PoisonPolicy:
+        policy = self._policy.poison_policy
+        if policy is PoisonPolicy.DEAD_LETTER and not self._policy.dead_letter_topic:
+            # There is nowhere to put the copy, and dropping was not asked for.
+            return PoisonPolicy.BLOCK
+        return policy
+
+    def _publish_dead_letters(self, actions: list[Action]) -> None:
+        topic = self._policy.dead_letter_topic or ""
+        for entry in self._dead_letters:
+            entry.state = DEAD_LETTERING
+            actions.append(DeadLetter(entry.offset, entry.message, entry.attempts, entry.reason, topic))
+        self._dead_letters.clear()
+
+    def _settle(self, entry: Entry) -> None:
+        """Take an entry out of the window and let the cursor follow."""
+        del self._entries[entry.offset]
+        self._bytes -= len(entry.message)
+        entry.state = SETTLED
+        entry.due_ms = NEVER
+        entry.message = b""
+        self._left_window(entry)
+        order = self._log_order
+        if order[0] is entry:
+            order.popleft()
+            while order and order[0].state == SETTLED:
+                order.popleft()
+            self.cursor = (order[0].offset if order else self.next_offset) - 1
+        elif len(order) > 2 * len(self._entries) + _SETTLED_KEPT:
+            self._log_order = deque([kept for kept in order if kept.state != SETTLED])
+
+    def _set_timer(self, entry: Entry, due_ms: int) -> None:
+        entry.due_ms = due_ms
+        self._timer_ms = min(self._timer_ms, due_ms)
+
+    def _run_timers(self, now_ms: int) -> None:
+        due: list[Entry] = []
+        earliest = NEVER
+        for entry in self._entries.values():
+            if entry.due_ms <= now_ms:
+                due.append(entry)
+            elif entry.due_ms < earliest:
+                earliest = entry.due_ms
+        if earliest != NEVER:
+            earliest = max(earliest, now_ms + len(self._entries) // _ENTRIES_PER_SCAN_MS)
+        self._timer_ms = earliest
+        for entry in due:
+            if entry.state == AWAITING_ACK:
+                self.counters.ack_timeouts += 1
+                self._fail(entry, now_ms, 0, ACK_TIMEOUT_REASON)
+            elif entry.state == WAITING:
+                entry.state = READY
+                entry.due_ms = NEVER
+                self._requeue(entry)
+            else:
+                # A dead letter that could not be published; the policy may have changed since.
+                self._apply_poison_policy(entry)
