@@ -96,6 +96,7 @@ class ErrorCode(Enum):
     INTERNAL = (507, Status.INTERNAL, "a bug in the broker")
     SESSION_GONE = (508, Status.UNAVAILABLE, "the id belonged to a topic that was closed here: look it up again")
     OUTCOME_UNKNOWN = (509, Status.UNKNOWN, "whether the request took effect is not known")
+    DISK_FULL = (510, Status.UNAVAILABLE, "no disk space for a new journal file; goes on by itself once there is")
 
     # 6xx: stored bytes
     JOURNAL_CORRUPT = (600, Status.DATA_LOSS, "the journal holds bytes that were not written so")

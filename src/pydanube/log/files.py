@@ -1,0 +1,101 @@
+"""The journal's directory: numbered files, and spare ones waiting to be used again."""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from pydanube.segments.disk import Disk
+
+SPARES_MAX = 2
+
+_SUFFIX = ".journal"
+_SPARE_PREFIX = "spare-"
+_UNFINISHED_SUFFIX = ".tmp"
+
+
+class JournalDirectory:
+    """Names, creates, recycles and removes journal files.
+
+    Used by the writer thread (`begin`) and by the thread that prepares and releases files, hence the lock.
+    """
+
+    def __init__(self, path: Path, disk: Disk, *, file_bytes: int) -> None:
+        self.path = path
+        self._disk = disk
+        self._file_bytes = file_bytes
+        self._lock = threading.Lock()
+        self._spares: list[str] = []
+        self._made = 0
+
+    def scan(self) -> list[int]:
+        """Sequences of the files there are, in order. Unfinished spares are removed."""
+        names = self._disk.list(self.path)
+        for name in names:
+            if name.endswith(_UNFINISHED_SUFFIX):
+                self._disk.unlink(self.path / name)
+        self._spares = [name for name in names if name.startswith(_SPARE_PREFIX) and name.endswith(_SUFFIX)]
+        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if _is_numbered(name))
+
+    def path_of(self, sequence: int) -> Path:
+        return self.path / f"{sequence:020}{_SUFFIX}"
+
+    def begin(self, sequence: int) -> int:
+        """Give the file of that sequence its name, durably, and open it: a spare if there is one."""
+        if not self._spares:
+            self.prepare()
+        with self._lock:
+            spare = self._spares.pop()
+        try:
+            self._disk.rename(self.path / spare, self.path_of(sequence))
+        except OSError:
+            with self._lock:
+                self._spares.append(spare)
+            raise
+        self._disk.sync_directory(self.path)
+        return self._disk.open(self.path_of(sequence))
+
+    def prepare(self) -> None:
+        """Have a spare ready. Raises OSError, ENOSPC for one, and then leaves nothing behind."""
+        with self._lock:
+            if self._spares:
+                return
+            self._disk.make_directory(self.path)
+            name = self._new_spare_name()
+            unfinished = self.path / (name + _UNFINISHED_SUFFIX)
+            try:
+                fd = self._disk.create(unfinished)
+                try:
+                    self._disk.allocate(fd, self._file_bytes)
+                finally:
+                    self._disk.close(fd)
+                self._disk.rename(unfinished, self.path / name)
+                self._disk.sync_directory(self.path)
+            except OSError:
+                with suppress(OSError):
+                    self._disk.unlink(unfinished)
+                raise
+            self._spares.append(name)
+
+    def release(self, sequence: int) -> None:
+        """Nothing needs this file any more: keep it as a spare, or remove it if there are enough."""
+        path = self.path_of(sequence)
+        with self._lock:
+            if len(self._spares) < SPARES_MAX and self._disk.size(path) == self._file_bytes:
+                name = self._new_spare_name()
+                self._disk.rename(path, self.path / name)
+                self._spares.append(name)
+            else:
+                self._disk.unlink(path)
+            self._disk.sync_directory(self.path)
+
+    def _new_spare_name(self) -> str:
+        while True:
+            self._made += 1
+            name = f"{_SPARE_PREFIX}{self._made}{_SUFFIX}"
+            if name not in self._spares:
+                return name
+
+
+def _is_numbered(name: str) -> bool:
+    stem = name.removesuffix(_SUFFIX)
+    return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isdigit()

@@ -1,0 +1,206 @@
+"""The journal of one broker: opens, gives each topic its log, seals, closes."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pydanube.kernel.clock import Clock
+from pydanube.kernel.errors import Conflict, Corrupt, DanubeError
+from pydanube.kernel.names import TopicName
+from pydanube.kernel.policies import FsyncPolicy
+from pydanube.log.commit import CommitQueue
+from pydanube.log.files import JournalDirectory
+from pydanube.log.opening import open_files
+from pydanube.log.recovery import Progress, RecoveredTopic
+from pydanube.log.settings import JournalSettings
+from pydanube.log.topic_log import TopicLog
+from pydanube.log.writer import JournalWriter
+from pydanube.metadata import MetadataStore
+from pydanube.segments.disk import Disk, LocalDisk
+from pydanube.segments.entry import encode_topic_drop, encode_topic_state
+
+
+class Journal:
+    """One per broker, shared by all its topics.
+
+    To start: `open`, then `open_topic` for every topic the metadata store assigns to this broker, then
+    `forget_unopened`. Until that last call nothing found on disk is given up.
+    """
+
+    def __init__(self, queue: CommitQueue, directory: JournalDirectory) -> None:
+        self._queue = queue
+        self._directory = directory
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        *,
+        metadata: MetadataStore,
+        clock: Clock,
+        broker_id: str = "standalone",
+        settings: JournalSettings | None = None,
+        disk: Disk | None = None,
+        progress: Progress | None = None,
+    ) -> "Journal":
+        """Recover what is in `directory` and start the writer thread.
+
+        Args:
+            broker_id: under `/storage/journals/{broker_id}` the metadata store remembers which journal this
+                broker has written, so that a lost directory is noticed.
+            progress: told (bytes read, bytes in all) while recovering, in the loop thread.
+
+        Raises:
+            Corrupt: the journal is damaged, missing although it was used, or another broker's.
+        """
+        settings = settings or JournalSettings()
+        disk = disk or LocalDisk()
+        loop = asyncio.get_running_loop()
+        identity = _Identity(metadata, broker_id)
+        expected_id = await identity.read()
+        files = JournalDirectory(directory, disk, file_bytes=settings.file_bytes)
+        opened = await asyncio.to_thread(
+            open_files, files, disk, expected_id=expected_id, progress=_in_loop(loop, progress)
+        )
+        if expected_id is None:
+            await identity.write(opened.journal_id)
+        queue = CommitQueue(
+            settings,
+            loop=loop,
+            file_sequence=opened.file_sequence,
+            position=opened.position,
+            closed_files=opened.recovery.files[:-1],
+            recovered=opened.recovery.topics,
+        )
+        queue.start(
+            JournalWriter(
+                disk=disk,
+                directory=files,
+                settings=settings,
+                reports=_LoopReports(loop, queue),
+                journal_id=opened.journal_id,
+                file_sequence=opened.file_sequence,
+                fd=opened.fd,
+                position=opened.position,
+                group_sequence=opened.group_sequence,
+            )
+        )
+        return cls(queue, files)
+
+    @property
+    def recovered(self) -> Mapping[int, RecoveredTopic]:
+        """Topics found on disk and not opened yet, by topic id."""
+        return self._queue.recovered
+
+    @property
+    def refusal(self) -> DanubeError | None:
+        """Why appends are refused at the moment, or None."""
+        return self._queue.refusal
+
+    async def open_topic(
+        self,
+        topic_id: int,
+        name: TopicName,
+        *,
+        epoch: int = 1,
+        fsync: FsyncPolicy = FsyncPolicy.ALWAYS,
+        on_committed: Callable[[], None] = lambda: None,
+    ) -> TopicLog:
+        """The log of a topic, found on disk or new.
+
+        Raises:
+            Conflict: the topic was written under a later epoch: this broker does not own it any more.
+        """
+        queue = self._queue
+        found = queue.recovered.get(topic_id)
+        if found is not None and found.epoch > epoch:
+            raise Conflict(
+                f"topic {name} was written under epoch {found.epoch}, this is {epoch}: ask for its owner again"
+            )
+        state = found or RecoveredTopic(topic_id, epoch, 0, 0)
+        log = TopicLog(
+            queue,
+            topic_id,
+            epoch=epoch,
+            start_offset=state.start_offset,
+            next_offset=state.next_offset,
+            cursors=state.cursors,
+            tail=state.tail,
+            fsync=fsync,
+            on_committed=on_committed,
+        )
+        queue.recovered.pop(topic_id, None)
+        queue.logs[topic_id] = log
+        if found is None or found.epoch != epoch:
+            queue.add_state(
+                encode_topic_state(
+                    topic_id, epoch, start_offset=log.start_offset, next_offset=log.next_offset
+                )
+            )
+        return log
+
+    async def forget_unopened(self) -> list[int]:
+        """Give up every topic found on disk that was not opened; return their ids."""
+        dead = list(self._queue.recovered)
+        for topic_id in dead:
+            topic = self._queue.recovered.pop(topic_id)
+            self._queue.unsealed_bytes -= sum(chunk.memory_bytes for chunk in topic.tail.chunks)
+            self._queue.add_state(encode_topic_drop(topic_id, topic.epoch))
+        return dead
+
+    async def close(self) -> None:
+        """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
+        await self._queue.close()
+
+
+class _Identity:
+    """Which journal a broker has written, as the metadata store remembers it."""
+
+    def __init__(self, metadata: MetadataStore, broker_id: str) -> None:
+        self._metadata = metadata
+        self._key = f"/storage/journals/{broker_id}"
+
+    async def read(self) -> int | None:
+        entry = await self._metadata.get(self._key)
+        if entry is None:
+            return None
+        try:
+            return int(json.loads(entry.value)["journal_id"], 16)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Corrupt(
+                f"metadata key {self._key} does not hold a journal id: {entry.value[:100]!r}"
+            ) from error
+
+    async def write(self, journal_id: int) -> None:
+        await self._metadata.put(self._key, json.dumps({"journal_id": f"{journal_id:016x}"}).encode())
+
+
+class _LoopReports:
+    """Carries the writer thread's reports into the loop thread, one call each."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, queue: CommitQueue) -> None:
+        self._loop = loop
+        self._queue = queue
+
+    def committed(self, batches: int, file_sequence: int, position: int) -> None:
+        self._loop.call_soon_threadsafe(self._queue.batches_committed, batches, file_sequence, position)
+
+    def rotated(self, file_sequence: int, position: int) -> None:
+        self._loop.call_soon_threadsafe(self._queue.file_begun, file_sequence, position)
+
+    def rotation_failed(self, file_sequence: int, error: OSError) -> None:
+        self._loop.call_soon_threadsafe(self._queue.rotation_failed, file_sequence, error)
+
+    def stopped(self, error: Exception | None) -> None:
+        self._loop.call_soon_threadsafe(self._queue.writer_stopped, error)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, progress: Progress | None) -> Progress | None:
+    if progress is None:
+        return None
+
+    def report(done: int, total: int) -> None:
+        loop.call_soon_threadsafe(progress, done, total)
+
+    return report

@@ -1,0 +1,117 @@
+"""The part of a topic that is in memory: everything not sealed yet, and a little of what is.
+
+One chunk per journal file, oldest first, so that sealing a file frees whole chunks.
+"""
+
+from bisect import bisect_right
+from collections import deque
+
+from pydanube.segments.entry import HEADER_BYTES
+
+Row = tuple[int, bytes]
+"""Offset and body of one entry, as it was appended."""
+
+ENTRY_OVERHEAD_BYTES = HEADER_BYTES + 160
+"""What an entry costs in memory beside its body: header, three object heads, list slots, a number."""
+
+
+class Chunk:
+    """The entries of one topic in one journal file."""
+
+    __slots__ = ("bases", "bodies", "end", "file_sequence", "heads", "memory_bytes", "sealed")
+
+    def __init__(self, file_sequence: int, start: int) -> None:
+        self.file_sequence = file_sequence
+        self.bases: list[int] = []
+        self.heads: list[bytes] = []
+        self.bodies: list[bytes] = []
+        self.end = start
+        self.memory_bytes = 0
+        self.sealed = False
+
+    def add(self, base_offset: int, count: int, head: bytes, body: bytes) -> None:
+        self.bases.append(base_offset)
+        self.heads.append(head)
+        self.bodies.append(body)
+        self.end = base_offset + count
+        self.memory_bytes += len(body) + ENTRY_OVERHEAD_BYTES
+
+    def cut(self, end: int) -> None:
+        """Forget the entries from `end` on: they never reached the disk."""
+        keep = bisect_right(self.bases, end - 1)
+        self.memory_bytes -= sum(map(len, self.bodies[keep:])) + ENTRY_OVERHEAD_BYTES * len(
+            self.bodies[keep:]
+        )
+        del self.bases[keep:], self.heads[keep:], self.bodies[keep:]
+        self.end = min(self.end, end)
+
+
+class Tail:
+    """Chunks of one topic, contiguous and oldest first; never holds an empty one at its head."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self) -> None:
+        self.chunks: deque[Chunk] = deque()
+
+    def chunk_for(self, file_sequence: int, start: int) -> Chunk:
+        """The chunk that takes entries of that file, made if it is the first of them."""
+        if self.chunks and self.chunks[-1].file_sequence == file_sequence:
+            return self.chunks[-1]
+        chunk = Chunk(file_sequence, start)
+        self.chunks.append(chunk)
+        return chunk
+
+    def first_offset(self, otherwise: int) -> int:
+        """The oldest offset in memory, or `otherwise` if there is none."""
+        for chunk in self.chunks:
+            if chunk.bases:
+                return chunk.bases[0]
+        return otherwise
+
+    def unsealed_start(self, otherwise: int) -> int:
+        """The oldest offset that is not in a segment yet, or `otherwise` if all are."""
+        for chunk in self.chunks:
+            if chunk.bases and not chunk.sealed:
+                return chunk.bases[0]
+        return otherwise
+
+    def cut(self, end: int) -> int:
+        """Forget everything from `end` on; return how many bytes of memory that freed."""
+        before = sum(chunk.memory_bytes for chunk in self.chunks)
+        for chunk in self.chunks:
+            chunk.cut(end)
+        return before - sum(chunk.memory_bytes for chunk in self.chunks)
+
+    def read(self, offset: int, *, end: int, messages_max: int, bytes_max: int) -> list[Row] | None:
+        """Entries from the one that holds `offset` up to `end`; None if that one is not in memory.
+
+        At least one entry comes back however small `bytes_max` is, so that a reader always advances.
+        """
+        if offset >= end:
+            return []
+        place = self._find(offset)
+        if place is None:
+            return None
+        rows: list[Row] = []
+        chunk_number, index = place
+        room = bytes_max
+        for number in range(chunk_number, len(self.chunks)):
+            chunk = self.chunks[number]
+            bases, bodies = chunk.bases, chunk.bodies
+            for i in range(index, len(bases)):
+                base, body = bases[i], bodies[i]
+                room -= len(body)
+                if base >= end or len(rows) >= messages_max or (room < 0 and rows):
+                    return rows
+                rows.append((base, body))
+            index = 0
+        return rows
+
+    def _find(self, offset: int) -> tuple[int, int] | None:
+        # Readers are mostly near the end, so look there first.
+        for number in range(len(self.chunks) - 1, -1, -1):
+            bases = self.chunks[number].bases
+            if bases and bases[0] <= offset:
+                return number, bisect_right(bases, offset) - 1
+        return None

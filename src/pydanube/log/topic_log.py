@@ -1,0 +1,128 @@
+"""One topic's face of the journal: dense offsets in, rows out, cursors kept."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.kernel.policies import FsyncPolicy
+from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Row, Tail
+from pydanube.segments.entry import (
+    BODY_BYTES_MAX,
+    HEADER_BYTES,
+    Kind,
+    encode_cursor_drop,
+    encode_header,
+)
+
+if TYPE_CHECKING:
+    from pydanube.log.commit import CommitQueue, Done
+
+
+class OffsetGone(Rejected):
+    """The offset was deleted by retention: go on at `start_offset`."""
+
+    def __init__(self, topic_id: int, offset: int, start_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} of topic {topic_id} was deleted by retention: the oldest one is {start_offset}",
+            ErrorCode.ARGUMENT_INVALID,
+        )
+        self.start_offset = start_offset
+
+
+class TopicLog:
+    """Appends to and reads from one topic. Made by `Journal.open_topic`.
+
+    start_offset ≤ committed_end ≤ next_offset. Offsets from `start_offset` up to `committed_end` can be
+    read; those up to `next_offset` are on their way to the disk.
+    """
+
+    def __init__(
+        self,
+        queue: "CommitQueue",
+        topic_id: int,
+        *,
+        epoch: int,
+        start_offset: int,
+        next_offset: int,
+        cursors: dict[str, int],
+        tail: Tail,
+        fsync: FsyncPolicy,
+        on_committed: Callable[[], None],
+    ) -> None:
+        self.topic_id = topic_id
+        self.epoch = epoch
+        self.start_offset = start_offset
+        self.next_offset = next_offset
+        self.committed_end = next_offset
+        self.cursors = cursors
+        """Offset up to which each subscription has consumed; read only, change by `save_cursor`."""
+        self.fsync = fsync
+        """When an append counts as taken; may be changed at any time."""
+        self.on_committed = on_committed
+        """Called once per group that held something of this topic, after the `done`s of that group."""
+        self.tail = tail
+        self._queue = queue
+
+    def append(
+        self,
+        body: bytes,
+        *,
+        count: int = 1,
+        kind: Kind = Kind.ROW,
+        producer_id: int = 0,
+        sequence: int = 0,
+        append_ms: int,
+        done: "Done",
+    ) -> int:
+        """Take `count` messages and return the offset of the first.
+
+        `done` is called later, in the loop thread, in the order of appends.
+
+        Raises:
+            Unavailable: nothing was taken and `done` is never called: too much is waiting (OVERLOADED),
+                the disk is full (DISK_FULL), the journal has failed (JOURNAL_STOPPED) or is closing.
+        """
+        size = HEADER_BYTES + len(body)
+        if size > BODY_BYTES_MAX:
+            raise Rejected(f"a body of {len(body)} bytes is too large", ErrorCode.MESSAGE_TOO_LARGE)
+        queue = self._queue
+        queue.reserve(size)
+        offset = self.next_offset
+        head = encode_header(
+            kind, body, count, self.topic_id, offset, producer_id, sequence, append_ms, self.epoch
+        )
+        self.next_offset = offset + count
+        self.tail.chunk_for(queue.file_sequence, offset).add(offset, count, head, body)
+        queue.add(self, head, body, memory_bytes=len(body) + ENTRY_OVERHEAD_BYTES, sync=self.fsync, done=done)
+        return offset
+
+    def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row] | None:
+        """Committed rows from `offset` on that are in memory; None if that one is in a segment only.
+
+        An empty list means that there is nothing yet. At least one row comes back otherwise.
+
+        Raises:
+            OffsetGone: the offset is below `start_offset`.
+        """
+        if offset < self.start_offset:
+            raise OffsetGone(self.topic_id, offset, self.start_offset)
+        return self.tail.read(offset, end=self.committed_end, messages_max=messages_max, bytes_max=bytes_max)
+
+    def save_cursor(self, subscription: str, offset: int) -> None:
+        """Remember that everything below `offset` is consumed; written with the next group or soon.
+
+        A cursor never moves back: an older offset changes nothing.
+        """
+        if offset > self.cursors.get(subscription, -1):
+            self.cursors[subscription] = offset
+            self._queue.cursor_changed(self, subscription)
+
+    def drop_cursor(self, subscription: str) -> None:
+        """Forget the subscription."""
+        if self.cursors.pop(subscription, None) is not None:
+            self._queue.add_state(encode_cursor_drop(self.topic_id, self.epoch, subscription))
+
+    def take_back(self) -> int:
+        """Forget what was never written; return how many bytes of memory that freed."""
+        self.next_offset = self.committed_end
+        return self.tail.cut(self.committed_end)

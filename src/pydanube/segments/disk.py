@@ -1,0 +1,161 @@
+"""The file system as a seam: few blocking calls, so that tests can fail any of them.
+
+Called from threads, never from the event loop.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+BUFFERS_PER_WRITE_MAX = 1024
+"""IOV_MAX of Linux: what one pwritev takes."""
+
+_ZEROS = bytes(1 << 20)
+
+
+class Disk(Protocol):
+    """What journal and segments ask of a file system. Every method may raise OSError."""
+
+    def create(self, path: Path) -> int:
+        """Open a new empty file for reading and writing, replacing an old one."""
+        ...
+
+    def open(self, path: Path) -> int:
+        """Open an existing file for reading and writing."""
+        ...
+
+    def close(self, fd: int) -> None: ...
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:
+        """Write some of the buffers and say how many bytes; with `sync` those bytes are durable."""
+        ...
+
+    def fdatasync(self, fd: int) -> None: ...
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Give the file exactly `size` bytes that are really there, so that overwriting needs no space."""
+        ...
+
+    def read(self, path: Path) -> bytes: ...
+
+    def read_range(self, path: Path, position: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def size(self, path: Path) -> int: ...
+
+    def list(self, directory: Path) -> list[str]:
+        """Names in the directory, sorted; nothing if there is no such directory."""
+        ...
+
+    def make_directory(self, directory: Path) -> None:
+        """Create the directory and its parents durably; do nothing if it is there."""
+        ...
+
+    def sync_directory(self, directory: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove the file; do nothing if it is not there."""
+        ...
+
+    def remove_directory(self, directory: Path) -> None:
+        """Remove an empty directory; do nothing if it is not there or not empty."""
+        ...
+
+
+class LocalDisk:
+    """The real thing."""
+
+    def create(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:
+        return os.pwritev(fd, buffers, position, os.RWF_DSYNC if sync else 0)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def allocate(self, fd: int, size: int) -> None:
+        # Reserve first, so that a full disk is told before anything is written. Then write: syncing
+        # into blocks that were only reserved costs a file system journal entry each time.
+        os.posix_fallocate(fd, 0, size)
+        os.ftruncate(fd, size)
+        for start in range(0, size, len(_ZEROS)):
+            os.pwrite(fd, memoryview(_ZEROS)[: min(len(_ZEROS), size - start)], start)
+        os.fsync(fd)
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def read_range(self, path: Path, position: int, size: int) -> bytes:
+        with path.open("rb", buffering=0) as file:
+            file.seek(position)
+            parts = []
+            while size > 0 and (part := file.read(size)):
+                parts.append(part)
+                size -= len(part)
+        return b"".join(parts)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def list(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, directory: Path) -> None:
+        if directory.is_dir():
+            return
+        self.make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        self.sync_directory(directory.parent)
+
+    def sync_directory(self, directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_directory(self, directory: Path) -> None:
+        try:
+            directory.rmdir()
+        except OSError:
+            if directory.is_dir() and not os.listdir(directory):
+                raise
+
+
+def write_all(disk: Disk, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:
+    """Write every byte, however short the single writes are; return the position behind the last one."""
+    for first in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+        rest = list(buffers[first : first + BUFFERS_PER_WRITE_MAX])
+        while rest:
+            written = disk.pwritev(fd, rest, position, sync=sync)
+            if written <= 0:
+                raise OSError("a write of the file system made no progress")
+            position += written
+            while rest and written >= len(rest[0]):
+                written -= len(rest[0])
+                del rest[0]
+            if rest and written:
+                rest[0] = memoryview(rest[0])[written:]
+    return position

@@ -1,0 +1,162 @@
+"""The entry: the unit of append, and the same bytes in the journal and in segments.
+
+A fixed little-endian header of 64 bytes, then the body:
+
+    magic "DE", version u8, kind u8, flags u32, body length u32, count u32, topic id u64, base offset u64,
+    producer id u64, first sequence u64, append time i64 (Unix ms), epoch u32, CRC-32C u32
+
+The checksum covers the 60 header bytes before it and the body, so no field can change unnoticed.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+
+class Kind(IntEnum):
+    """What the body is. A number is never given to something else."""
+
+    ROW = 1
+    """One message: the StreamMessage bytes as the client sent them."""
+    BATCH = 2
+    """Many messages in one Arrow record batch."""
+    TOPIC_STATE = 3
+    """The topic exists: base offset = next offset, body = start offset u64."""
+    TOPIC_DROP = 4
+    """The topic with everything below it is gone for ever."""
+    CURSOR = 5
+    """The subscription named by the body has consumed everything below the base offset."""
+    CURSOR_DROP = 6
+    """The subscription named by the body is gone."""
+
+
+VERSION = 1
+HEADER_BYTES = 64
+CRC_AT = 60
+BODY_BYTES_MAX = (1 << 32) - 1
+CARRIES_MESSAGES = frozenset({Kind.ROW, Kind.BATCH})
+
+_MAGIC = 0x4544
+_FIELDS = struct.Struct("<HBBIIIQQQQqI")
+_HEADER = struct.Struct("<HBBIIIQQQQqII")
+_CRC = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+_pack_fields = _FIELDS.pack
+_pack_crc = _CRC.pack
+
+
+class EntryHeader(NamedTuple):
+    """A header taken apart; the fields are as on disk, `messages` being the count."""
+
+    magic: int
+    version: int
+    kind: int
+    flags: int
+    length: int
+    messages: int
+    topic_id: int
+    base_offset: int
+    producer_id: int
+    sequence: int
+    append_ms: int
+    epoch: int
+    crc: int
+
+
+def encode_header(  # noqa: PLR0917
+    kind: int,
+    body: bytes,
+    count: int,
+    topic_id: int,
+    base_offset: int,
+    producer_id: int,
+    sequence: int,
+    append_ms: int,
+    epoch: int,
+) -> bytes:
+    """The 64 bytes that go before `body`. Positional arguments: this runs once per message."""
+    fields = _pack_fields(
+        _MAGIC,
+        VERSION,
+        kind,
+        0,
+        len(body),
+        count,
+        topic_id,
+        base_offset,
+        producer_id,
+        sequence,
+        append_ms,
+        epoch,
+    )
+    return fields + _pack_crc(crc32c(body, crc32c(fields)))
+
+
+def decode_header(data: bytes, position: int = 0) -> EntryHeader:
+    return EntryHeader._make(_HEADER.unpack_from(data, position))
+
+
+def encode_topic_state(topic_id: int, epoch: int, *, start_offset: int, next_offset: int) -> bytes:
+    body = _U64.pack(start_offset)
+    return encode_header(Kind.TOPIC_STATE, body, 0, topic_id, next_offset, 0, 0, 0, epoch) + body
+
+
+def decode_start_offset(body: bytes) -> int:
+    (start_offset,) = _U64.unpack(body)
+    return int(start_offset)
+
+
+def encode_topic_drop(topic_id: int, epoch: int) -> bytes:
+    return encode_header(Kind.TOPIC_DROP, b"", 0, topic_id, 0, 0, 0, 0, epoch)
+
+
+def encode_cursor(topic_id: int, epoch: int, subscription: str, offset: int) -> bytes:
+    body = subscription.encode()
+    return encode_header(Kind.CURSOR, body, 0, topic_id, offset, 0, 0, 0, epoch) + body
+
+
+def encode_cursor_drop(topic_id: int, epoch: int, subscription: str) -> bytes:
+    body = subscription.encode()
+    return encode_header(Kind.CURSOR_DROP, body, 0, topic_id, 0, 0, 0, 0, epoch) + body
+
+
+class DamagedEntryError(ValueError):
+    """The bytes at `position` are not a whole, unchanged entry; `why` says in what way."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"{why} at byte {position}")
+        self.position = position
+        self.why = why
+
+
+def iterate_entries(
+    data: bytes, start: int, end: int, *, checked: bool = False
+) -> Iterator[tuple[int, EntryHeader, bytes, bytes]]:
+    """Yield (position, header, header bytes, body) of the entries that fill data[start:end].
+
+    `checked` says that a checksum over the whole range was good already, so the entries' own are not
+    computed again.
+    """
+    unpack = _HEADER.unpack_from
+    make = EntryHeader._make
+    position = start
+    while position < end:
+        body_at = position + HEADER_BYTES
+        if body_at > end:
+            raise DamagedEntryError(position, "an entry header is cut short")
+        header = make(unpack(data, position))
+        next_position = body_at + header[4]
+        if header[0] != _MAGIC or header[1] != VERSION:
+            raise DamagedEntryError(position, f"no entry of version {VERSION} begins")
+        if next_position > end:
+            raise DamagedEntryError(position, "an entry is cut short")
+        head = data[position:body_at]
+        body = data[body_at:next_position]
+        if not checked and crc32c(body, crc32c(head[:CRC_AT])) != header[12]:
+            raise DamagedEntryError(position, "an entry has a wrong checksum")
+        yield position, header, head, body
+        position = next_position
