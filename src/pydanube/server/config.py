@@ -1,0 +1,156 @@
+"""Every setting of a broker, its default and its range: the keys of the configuration file.
+
+`config_file.py` reads them from YAML, environment and flags; `listeners.py` makes addresses of them.
+`deploy/danube.yml` shows every key with its default.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from pydanube.kernel.policies import FsyncPolicy, Policies, Retention
+from pydanube.server.listeners import Listeners
+
+MEBIBYTE = 1 << 20
+YEAR_MINUTES = 366 * 24 * 60
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A block of the file: unknown keys are refused, every key has a default unless said otherwise."""
+
+
+class Ports(Section, frozen=True):
+    """A port 0 is chosen by the system."""
+
+    client: Port = 6650
+    admin: Port = 50051
+    prometheus: Port | None = 9040
+    """null: no metrics endpoint."""
+
+
+class AdvertisedListeners(Section, frozen=True):
+    """What clients are told to dial, if that is not where the broker listens. Both keys are required."""
+
+    broker_url: Text
+    connect_url: Text
+
+
+class BrokerSection(Section, frozen=True):
+    host: Text = "127.0.0.1"
+    """IP literal all ports listen on."""
+    ports: Ports = Ports()
+    advertised_listeners: AdvertisedListeners | None = None
+
+
+class MetaStore(Section, frozen=True):
+    backend: Literal["sqlite", "memory"] = "sqlite"
+    data_dir: Text = "danube-data"
+    """Folder of everything this broker keeps."""
+
+
+class Tls(Section, frozen=True):
+    cert_file: Text
+    key_file: Text
+    ca_file: Text | None = None
+
+
+class Auth(Section, frozen=True):
+    mode: Literal["none", "tls"] = "none"
+    tls: Tls | None = None
+
+
+class Dispatch(Section, frozen=True):
+    max_unacked_messages: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    """Messages of one subscription delivered but not acknowledged yet."""
+
+
+class LocalRetention(Section, frozen=True):
+    """When sealed history is deleted; see `kernel.policies.Retention`."""
+
+    time_minutes: Annotated[int, Meta(ge=1)] | None = 2880
+    size_mb: Annotated[int, Meta(ge=1)] | None = 20480
+    check_interval_minutes: Annotated[int, Meta(ge=1, le=YEAR_MINUTES)] = 5
+    until_consumed: bool = False
+    drop_unconsumed: bool = False
+
+    def as_policy(self) -> Retention:
+        return Retention(
+            time_minutes=self.time_minutes,
+            size_mb=self.size_mb,
+            until_consumed=self.until_consumed,
+            drop_unconsumed=self.drop_unconsumed,
+        )
+
+
+class Rotation(Section, frozen=True):
+    max_bytes: Annotated[int, Meta(ge=MEBIBYTE, le=4096 * MEBIBYTE)] = 64 * MEBIBYTE
+    """Size of one journal file."""
+
+
+class Wal(Section, frozen=True):
+    rotation: Rotation = Rotation()
+    fsync: FsyncPolicy = FsyncPolicy.ALWAYS
+    fsync_interval_ms: Annotated[int, Meta(ge=1, le=60_000)] = 1000
+    topic_fsync: dict[Text, FsyncPolicy] = {}
+    """Topic name or pattern (`/logs/*`) to policy; the first that matches wins over `fsync`."""
+    unsealed_bytes_max: Annotated[int, Meta(ge=MEBIBYTE)] = 256 * MEBIBYTE
+    cache_bytes_max: Annotated[int, Meta(ge=0)] = 64 * MEBIBYTE
+
+
+class Storage(Section, frozen=True):
+    mode: Literal["local"] = "local"
+    local_wal_root: Text | None = None
+    """Folder of journal and segments; null: `wal` below `meta_store.data_dir`."""
+    local_retention: LocalRetention = LocalRetention()
+    wal: Wal = Wal()
+
+
+class Limits(Section, frozen=True):
+    max_connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    max_streams_per_connection: Annotated[int, Meta(ge=100, le=1_000_000)] = 4096
+    max_queued_bytes_per_connection: Annotated[int, Meta(ge=8 * MEBIBYTE)] = 64 * MEBIBYTE
+
+
+class Settings(Section, frozen=True):
+    """The whole file."""
+
+    cluster_name: Text = "STANDALONE"
+    broker: BrokerSection = BrokerSection()
+    meta_store: MetaStore = MetaStore()
+    bootstrap_namespaces: tuple[Text, ...] = ()
+    """Namespaces made at start beside `default` and `system`."""
+    auto_create_topics: bool = True
+    auth: Auth = Auth()
+    dispatch: Dispatch = Dispatch()
+    policies: Policies = Policies()
+    storage: Storage = Storage()
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """What a broker is started with: the settings, and what follows from them."""
+
+    settings: Settings
+    listeners: Listeners
+    warnings: tuple[str, ...] = ()
+    """Things that work but are probably not meant; to be logged at start."""
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.settings.meta_store.data_dir)
+
+    @property
+    def metadata_path(self) -> Path:
+        """The database of the sqlite back end."""
+        return self.data_dir / "metadata.sqlite3"
+
+    @property
+    def wal_root(self) -> Path:
+        root = self.settings.storage.local_wal_root
+        return self.data_dir / "wal" if root is None else Path(root)

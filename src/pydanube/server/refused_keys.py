@@ -1,0 +1,45 @@
+"""Keys of the reference broker's file that this release cannot honour, and what to do about each.
+
+Refusing beats ignoring: a broker that starts has done all its file asks for. A value that asks for
+nothing (the listed harmless ones, and null) is let through.
+"""
+
+from typing import Final
+
+_CLUSTER = "this release runs standalone, one broker: remove the key"
+_TIERED = "this release stores on the local disk only (storage.mode local): remove the key"
+_AUTH = "not supported yet by this release: remove the key"
+
+REFUSED: Final[dict[str, tuple[tuple[object, ...], str]]] = {
+    "admin_tls": (
+        (False,),
+        "not supported yet by this release: auth.mode tls covers the client port only; remove the key",
+    ),
+    "auth.jwt": (({},), f"tokens are {_AUTH}"),
+    "auth.super_admins": (([],), f"roles are {_AUTH}"),
+    "broker.ports.raft": ((), _CLUSTER),
+    "load_manager": (({},), _CLUSTER),
+    "meta_store.seed_nodes": (([], ""), _CLUSTER),
+    "storage.metadata_prefix": ((), "keys in the metadata store cannot be moved: remove the key"),
+    "storage.metadata_root": ((), "keys in the metadata store cannot be moved: remove the key"),
+    "storage.durable": (({},), _TIERED),
+    "storage.object_store": (({},), _TIERED),
+    "storage.cache_root": ((), _TIERED),
+    "storage.write_buffer": (({},), _TIERED),
+    "storage.wal.dir": ((), "use storage.local_wal_root"),
+    "storage.wal.file_name": ((), "journal files are named by the broker: remove the key"),
+    "storage.wal.cache_capacity": ((), "the cache is bounded in bytes: use storage.wal.cache_bytes_max"),
+    "storage.wal.file_sync": (({},), "use storage.wal.fsync and storage.wal.fsync_interval_ms"),
+    "storage.wal.rotation.max_hours": (
+        (),
+        "journal files are closed by size: use storage.wal.rotation.max_bytes",
+    ),
+    "storage.wal.advanced": (({},), "use storage.wal.rotation, fsync, fsync_interval_ms and cache_bytes_max"),
+}
+"""Key path to (harmless values, reason)."""
+
+MOVED: Final[dict[str, str]] = {
+    "storage.root": "storage.local_wal_root",
+    "storage.wal.retention": "storage.local_retention",
+}
+"""Other names the reference accepts for a key."""
