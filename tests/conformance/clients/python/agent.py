@@ -1,0 +1,154 @@
+"""Drives the published Python client by JSON lines; the protocol is in ../README.md."""
+
+import argparse
+import asyncio
+import base64
+import itertools
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from danube import Consumer, DanubeClient, DanubeClientBuilder, DispatchStrategy, Producer, SubType
+
+LINE_BYTES_MAX = 32 << 20
+SUBSCRIPTION_TYPES = {
+    "Exclusive": SubType.EXCLUSIVE,
+    "Shared": SubType.SHARED,
+    "Failover": SubType.FAILOVER,
+    "KeyShared": SubType.KEY_SHARED,
+}
+
+
+@dataclass
+class Receiver:
+    """A consumer with the messages it has handed out, by tag, so that a later ack can name one."""
+
+    consumer: Consumer
+    messages: dict[int, Any] = field(default_factory=dict)
+    tags: itertools.count = field(default_factory=itertools.count)
+    task: asyncio.Task | None = None
+
+
+class Agent:
+    def __init__(self, client: DanubeClient) -> None:
+        self.client = client
+        self.producers: dict[str, Producer] = {}
+        self.receivers: dict[str, Receiver] = {}
+
+    async def perform(self, command: dict[str, Any]) -> None:
+        try:
+            await getattr(self, "do_" + command["do"])(command)
+        except Exception as error:
+            emit({"id": command["id"], "error": describe(error)})
+        else:
+            emit({"id": command["id"], "ok": {}})
+
+    async def do_producer(self, command: dict[str, Any]) -> None:
+        strategy = DispatchStrategy.RELIABLE if command["reliable"] else DispatchStrategy.NON_RELIABLE
+        builder = self.client.new_producer().with_topic(command["topic"]).with_name(command["name"])
+        builder = builder.with_dispatch_strategy(strategy).with_partitions(command["partitions"])
+        producer = builder.build()
+        await producer.create()
+        self.producers[command["label"]] = producer
+
+    async def do_send(self, command: dict[str, Any]) -> None:
+        producer = self.producers[command["label"]]
+        for message in command["messages"]:
+            payload = base64.b64decode(message["payload"])
+            if message["key"] is None:
+                await producer.send(payload, message["attributes"])
+            else:
+                await producer.send_with_key(payload, message["attributes"], message["key"])
+
+    async def do_close_producer(self, command: dict[str, Any]) -> None:
+        await self.producers.pop(command["label"]).close()
+
+    async def do_consumer(self, command: dict[str, Any]) -> None:
+        builder = self.client.new_consumer().with_topic(command["topic"]).with_consumer_name(command["name"])
+        builder = builder.with_subscription(command["subscription"])
+        builder = builder.with_subscription_type(SUBSCRIPTION_TYPES[command["type"]])
+        consumer = builder.with_key_filters(command["key_filters"]).build()
+        await consumer.subscribe()
+        self.receivers[command["label"]] = Receiver(consumer)
+
+    async def do_receive(self, command: dict[str, Any]) -> None:
+        receiver = self.receivers[command["label"]]
+        queue = await receiver.consumer.receive()
+        receiver.task = asyncio.create_task(forward(command["label"], receiver, queue, command["auto_ack"]))
+
+    async def do_ack(self, command: dict[str, Any]) -> None:
+        receiver = self.receivers[command["label"]]
+        await receiver.consumer.ack(receiver.messages[command["tag"]])
+
+    async def do_nack(self, command: dict[str, Any]) -> None:
+        receiver = self.receivers[command["label"]]
+        message = receiver.messages[command["tag"]]
+        await receiver.consumer.nack(message, command["delay_ms"], command["reason"])
+
+    async def do_close_consumer(self, command: dict[str, Any]) -> None:
+        receiver = self.receivers.pop(command["label"])
+        await receiver.consumer.close()
+        if receiver.task is not None:
+            receiver.task.cancel()
+
+
+async def forward(label: str, receiver: Receiver, queue: asyncio.Queue, auto_ack: bool) -> None:
+    while True:
+        message = await queue.get()
+        tag = next(receiver.tags)
+        if auto_ack:
+            try:
+                await receiver.consumer.ack(message)
+            except Exception as error:
+                emit({"ack_failed": {"consumer": label, "error": describe(error)}})
+        else:
+            receiver.messages[tag] = message
+        emit({"message": event_of(label, tag, message)})
+
+
+def event_of(label: str, tag: int, message: Any) -> dict[str, Any]:
+    return {
+        "consumer": label,
+        "tag": tag,
+        "topic": message.msg_id.topic_name,
+        "offset": message.msg_id.topic_offset,
+        "producer_id": message.msg_id.producer_id,
+        "producer_name": message.producer_name,
+        "publish_time": message.publish_time,
+        "payload": base64.b64encode(message.payload).decode(),
+        "attributes": dict(message.attributes),
+        "key": message.routing_key if message.HasField("routing_key") else None,
+    }
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """The gRPC status behind an error, also one the client has wrapped in its own type."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, grpc.aio.AioRpcError):
+        cause = cause.__cause__
+    return {"code": cause.code().name if cause else "", "text": str(error) or repr(error)}
+
+
+def emit(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--broker-url", required=True)
+    client = await DanubeClientBuilder().service_url(parser.parse_args().broker_url).build()
+    agent = Agent(client)
+    stdin = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
+    under_way: set[asyncio.Task] = set()
+    while line := await stdin.readline():
+        task = asyncio.create_task(agent.perform(json.loads(line)))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

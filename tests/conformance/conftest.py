@@ -1,0 +1,220 @@
+"""Conformance: brokers as processes, clients in their own languages.
+
+Which clients play the scenarios is chosen by DANUBE_CONFORMANCE_CLIENTS, a list such as `python,rust`: each
+one named must be runnable. Unset, it means every client whose tools are on this machine; the summary at the
+end says which ones that leaves out and why.
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "clients"))
+pytest.register_assert_rewrite("client_harness")
+
+from client_harness.agent import Agent  # noqa: E402
+from client_harness.broker_process import BrokerProcess  # noqa: E402
+from client_harness.programs import PROGRAMS, BuildError, ClientProgram  # noqa: E402
+
+SELECTION = "DANUBE_CONFORMANCE_CLIENTS"
+
+_commands = pytest.StashKey[dict[str, list[str] | BuildError]]()
+_left_out = pytest.StashKey[dict[str, int]]()
+_topic_numbers = itertools.count(1)
+
+
+# --- fixtures
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all scenarios that leave it running; each scenario has topics of its own."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("shared-broker"))
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of the scenario's own, to be stopped, killed and started at will."""
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name nobody else uses."""
+    scenario = request.node.originalname.removeprefix("test_")
+    return f"/default/{scenario[:80]}-{next(_topic_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def client(request: pytest.FixtureRequest) -> ClientProgram:
+    """The client under test; its program is built before the first test runs."""
+    outcome = request.config.stash[_commands][request.param]
+    if isinstance(outcome, BuildError):
+        pytest.fail(f"the {request.param} client could not be built: {outcome}", pytrace=False)
+    return PROGRAMS[request.param]
+
+
+@pytest.fixture
+def start_agent(
+    request: pytest.FixtureRequest, client: ClientProgram
+) -> Iterator[Callable[[BrokerProcess], Agent]]:
+    """Starts client processes of the scenario's own, connected to a given broker."""
+    agents: list[Agent] = []
+    command = request.config.stash[_commands][client.name]
+
+    def start(broker: BrokerProcess) -> Agent:
+        assert not isinstance(command, BuildError)
+        agents.append(Agent(client.name, command, broker.url))
+        return agents[-1]
+
+    yield start
+    for agent in agents:
+        agent.close()
+
+
+@pytest.fixture(scope="session")
+def shared_agent_slot(client: ClientProgram) -> Iterator[list[Agent]]:
+    """Holds the one process per client that most scenarios share."""
+    slot: list[Agent] = []
+    yield slot
+    for agent in slot:
+        agent.close()
+
+
+@pytest.fixture
+def agent(
+    request: pytest.FixtureRequest,
+    client: ClientProgram,
+    shared_broker: BrokerProcess,
+    shared_agent_slot: list[Agent],
+) -> Agent:
+    """A client process connected to the shared broker; replaced if a scenario has broken it."""
+    if not shared_agent_slot or not shared_agent_slot[-1].alive:
+        command = request.config.stash[_commands][client.name]
+        assert not isinstance(command, BuildError)
+        shared_agent_slot.append(Agent(client.name, command, shared_broker.url))
+    return shared_agent_slot[-1]
+
+
+# --- selection, builds and the summary
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(feature): the scenario needs a client that has this feature")
+    for name in PROGRAMS:
+        config.addinivalue_line("markers", f"client_{name}: played by the {name} client")
+    config.stash[_commands] = {}
+    config.stash[_left_out] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "client" in metafunc.fixturenames:
+        names = [
+            pytest.param(name, marks=getattr(pytest.mark, f"client_{name}")) for name in _selected_clients()
+        ]
+        metafunc.parametrize("client", names, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a client has no words for, and count it: the summary names it."""
+    left_out = [item for item in items if (name := _client_of(item)) and _missing_features(item, name)]
+    for item in left_out:
+        items.remove(item)
+        name = _client_of(item)
+        assert name is not None
+        config.stash[_left_out][name] = config.stash[_left_out].get(name, 0) + 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs before the first test, so that no test's time limit counts a compiler run."""
+    if session.config.option.collectonly:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    for name in dict.fromkeys(filter(None, map(_client_of, session.items))):
+        if reporter is not None:
+            reporter.write_line(f"conformance: preparing the {name} client (the first time may take minutes)")
+        try:
+            session.config.stash[_commands][name] = PROGRAMS[name].build()
+        except BuildError as failure:
+            session.config.stash[_commands][name] = failure
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    played = config.stash[_commands]
+    if not played:
+        return
+    terminalreporter.section("clients played against the broker", sep="=")
+    for name, program in PROGRAMS.items():
+        if name in played:
+            broken = isinstance(played[name], BuildError)
+            terminalreporter.write_line(
+                f"{name}: {'COULD NOT BE BUILT' if broken else 'played'} ({program.under_test})",
+                red=broken,
+                green=not broken,
+            )
+            if without := config.stash[_left_out].get(name):
+                words = ", ".join(sorted(program.lacks))
+                terminalreporter.write_line(
+                    f"    {without} scenarios left out: this client has no {words}", yellow=True
+                )
+        elif program.missing_tools:
+            tools = ", ".join(program.missing_tools)
+            terminalreporter.write_line(f"{name}: NOT RUN, not on this machine: {tools}", red=True, bold=True)
+        else:
+            terminalreporter.write_line(f"{name}: NOT RUN, not selected", yellow=True, bold=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the broker's log and the client's stderr beside a failure."""
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, BrokerProcess):
+                report.sections.append(("broker log (end)", value.log[-8_000:]))
+            elif isinstance(value, Agent):
+                report.sections.append((f"{value.name} client stderr (end)", value.stderr))
+    return report
+
+
+def _selected_clients() -> list[str]:
+    """The clients to play: those named, all of which must be runnable, or those whose tools are here."""
+    named = os.environ.get(SELECTION)
+    if named is None:
+        return [name for name, program in PROGRAMS.items() if not program.missing_tools]
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    for name in names:
+        if name not in PROGRAMS:
+            raise pytest.UsageError(f"{SELECTION} names {name!r}; known clients: {', '.join(PROGRAMS)}")
+        if missing := PROGRAMS[name].missing_tools:
+            raise pytest.UsageError(
+                f"{SELECTION} names {name!r}, but this machine has no {', '.join(missing)}"
+            )
+    if not names:
+        raise pytest.UsageError(
+            f"{SELECTION} is empty; name some of: {', '.join(PROGRAMS)}, or leave it unset"
+        )
+    return names
+
+
+def _client_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    name = callspec.params.get("client") if callspec else None
+    return name if name in PROGRAMS else None
+
+
+def _missing_features(item: pytest.Item, client_name: str) -> set[str]:
+    needed = {feature for marker in item.iter_markers("needs") for feature in marker.args}
+    return needed & PROGRAMS[client_name].lacks
