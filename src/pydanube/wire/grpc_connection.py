@@ -32,8 +32,11 @@ class GrpcServer:
         *,
         limits: Http2Limits | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        before_write: Callable[[], None] = lambda: None,
     ) -> None:
         self.routes: Final = routes
+        # Runs before anything is written, so that what calls set in motion leaves with their answers.
+        self.before_write: Final = before_write
         self.limits: Final = limits or Http2Limits(body_bytes_max=message_bytes_max + 5)
         self.message_bytes_max: Final = message_bytes_max
         self.connections: Final[set[GrpcConnection]] = set()
@@ -90,6 +93,7 @@ class GrpcServer:
         self._dirty.append(connection)
 
     def _flush_dirty(self) -> None:
+        self.before_write()
         dirty = self._dirty
         self._dirty = []
         for connection in dirty:
@@ -134,8 +138,7 @@ class GrpcConnection:
 
     def fail(self, stream_id: int, error: DanubeError) -> None:
         """End a call with an error's status and text."""
-        self._server.failures_total += 1
-        self.finish(stream_id, error.status, error.text)
+        self.finish(stream_id, error)
 
     def start(self, stream_id: int) -> None:
         """Open a stream of answers; the client hears of it at once, before the first message."""
@@ -149,11 +152,15 @@ class GrpcConnection:
         if not self._reading and not self._dirty:
             self._mark_dirty()
 
-    def finish(self, stream_id: int, status: int = 0, text: str = "") -> None:
-        """End a call after everything sent on it."""
+    def finish(self, stream_id: int, error: DanubeError | None = None) -> None:
+        """End a call after everything sent on it, with status OK or an error's."""
         self._closed_callbacks.pop(stream_id, None)
         self._drained_callbacks.pop(stream_id, None)
-        self._core.finish(stream_id, status, text)
+        if error is None:
+            self._core.finish(stream_id)
+        else:
+            self._server.failures_total += 1
+            self._core.finish(stream_id, error.status, error.text)
         if not self._reading and not self._dirty:
             self._mark_dirty()
 
@@ -239,6 +246,7 @@ class GrpcConnection:
                     self._fail_by_bug(event.stream_id, event.path)
             else:
                 self._call_closed(event.stream_id)
+        self._server.before_write()
         self._reading = False
         self.flush()
 
@@ -274,7 +282,12 @@ class GrpcConnection:
         if self._closing_since:
             return
         self._closing_since = self.loop.time()
-        transport.close()
+        if transport.can_write_eof():
+            # Closing with unread bytes in the socket would reset it, and the peer might never see the
+            # GOAWAY that tells it why: stop writing, and let the peer close.
+            transport.write_eof()
+        else:
+            transport.close()
 
     def _count_ends(self) -> None:
         self._server.resets_total += self._core.resets
@@ -303,7 +316,7 @@ class GrpcConnection:
 Handler = Callable[[GrpcConnection, int, bytes, Headers], None]
 
 
-def unary(answer: Callable[[bytes, Headers], Awaitable[bytes]]) -> Handler:
+def asynchronous(answer: Callable[[bytes, Headers], Awaitable[bytes]]) -> Handler:
     """A handler from a coroutine function, for calls rare enough to deserve a task each."""
 
     async def run(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:

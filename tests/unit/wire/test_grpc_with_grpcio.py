@@ -9,7 +9,7 @@ import pytest
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.http2 import Headers
-from pydanube.wire.grpc_connection import GrpcConnection, GrpcServer, unary
+from pydanube.wire.grpc_connection import GrpcConnection, GrpcServer, asynchronous
 
 MIB = 1024 * 1024
 CLIENT_OPTIONS = [("grpc.max_receive_message_length", 8 * MIB), ("grpc.max_send_message_length", 8 * MIB)]
@@ -26,7 +26,7 @@ class Service:
         return {
             "/test.Echo/Unary": self.echo,
             "/test.Echo/Later": self.later,
-            "/test.Echo/Async": unary(self.answer),
+            "/test.Echo/Async": asynchronous(self.answer),
             "/test.Echo/Header": self.header,
             "/test.Echo/Reject": self.reject,
             "/test.Echo/Bug": self.bug,

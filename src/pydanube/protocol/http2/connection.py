@@ -328,28 +328,25 @@ class Http2Connection:
     def _on_late_header_block(self, stream_id: int, flags: int, block: bytes) -> None:
         """Trailers of an open stream, or a mistake."""
         stream = self._streams.get(stream_id)
-        if stream is None:
-            if stream_id in self._forgiven:
-                self._decode_trailers(stream_id, block)
-                return
+        if stream is None and stream_id not in self._forgiven:
             if self._was_skipped(stream_id):
                 raise GoAwayError(h2.PROTOCOL_ERROR, f"stream {stream_id} opened after a higher one")
             raise GoAwayError(h2.STREAM_CLOSED, f"HEADERS on the closed stream {stream_id}")
-        self._decode_trailers(stream_id, block)
+        # Whatever becomes of the stream, the block belongs to the state of the decoder.
+        fields = self._hpack.decode(block)
+        if self._hpack.table_changed:
+            self._cache = {}
+        if stream is None:
+            return
         if stream.remote_closed:
             raise StreamResetError(stream_id, h2.STREAM_CLOSED)
         if not flags & h2.END_STREAM:
             raise StreamResetError(stream_id, h2.PROTOCOL_ERROR)
-        self._end_request(stream)
-
-    def _decode_trailers(self, stream_id: int, block: bytes) -> None:
-        fields = self._hpack.decode(block)
-        if self._hpack.table_changed:
-            self._cache = {}
         try:
             check_trailers(fields)
         except MalformedHeadersError:
             raise StreamResetError(stream_id, h2.PROTOCOL_ERROR) from None
+        self._end_request(stream)
 
     def _strip_headers_payload(self, stream_id: int, flags: int, payload: bytes) -> bytes:
         start = 0
@@ -584,9 +581,7 @@ class Http2Connection:
             raise GoAwayError(h2.PROTOCOL_ERROR, "GOAWAY on a stream")
         if len(payload) < 8:
             raise GoAwayError(h2.FRAME_SIZE_ERROR, "GOAWAY is shorter than 8 bytes")
-        # The peer opens no more streams; what is open may finish, then the connection is done.
-        self._draining = True
-        self._close_if_drained()
+        # The peer opens no more streams and closes when it has its answers: nothing changes for us.
 
     # Ends
 
