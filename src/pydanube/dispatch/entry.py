@@ -44,3 +44,7 @@ class Entry:
         self.reason: str | None = None
         """What the last nack said."""
         self.key_queue: KeyQueue | None = None
+
+    def describe(self) -> str:
+        """For a failed assertion."""
+        return f"offset={self.offset} state={STATE_NAMES[self.state]} attempts={self.attempts} due_ms={self.due_ms}"

@@ -46,10 +46,11 @@ class KeySharedSubscription(ReliableSubscription):
         """Whose messages are looked at first, so that pacing starves nobody."""
 
     def room(self) -> int:
-        if self._attached == 0 or self._bytes >= self._window_bytes:
+        if self._attached == 0 or self.bytes_held >= self._bytes_max:
             return 0
-        held = self._held
-        return max(self._window - len(self._entries) + min(held, HELD_MAX), 0)
+        held = self._held if self._held < HELD_MAX else HELD_MAX
+        room = self._messages_max - len(self._entries) + held
+        return room if room > 0 else 0
 
     # Queues.
 
@@ -222,3 +223,30 @@ class KeySharedSubscription(ReliableSubscription):
             queue.recent = False
         for queue in (stale or idle)[: KEYS_REMEMBERED_MAX // 2]:
             self._forget(queue)
+
+    def validate(self) -> None:
+        super().validate()
+        ready: dict[int, list[int]] = {consumer_id: [] for consumer_id in self._consumers}
+        owned = dict.fromkeys(self._consumers, 0)
+        held = 0
+        for key, queue in self._keys.items():
+            assert queue.held == queue.is_stuck(), key
+            held += len(queue.entries) if queue.held else 0
+            assert [entry.offset for entry in queue.entries] == sorted(
+                entry.offset for entry in queue.entries
+            ), key
+            assert all(entry.state == READY and entry.attempts == 0 for entry in queue.entries[1:]), key
+            if queue.owner is None:
+                assert queue.entries, key
+                continue
+            assert queue.owner.live, key
+            owned[queue.owner.consumer_id] += 1
+            if queue.entries and queue.entries[0].state == READY:
+                ready[queue.owner.consumer_id].append(queue.entries[0].offset)
+        assert sum(len(queue.entries) for queue in self._keys.values()) == len(self._entries)
+        assert held == self._held, (held, self._held)
+        for consumer in self._consumers.values():
+            assert sorted(consumer.ready) == sorted(ready[consumer.consumer_id]), consumer.consumer_id
+            assert consumer.keys_owned == owned[consumer.consumer_id], consumer.consumer_id
+            assert consumer.live or not consumer.attached, consumer.consumer_id
+            assert consumer.outstanding <= OUTSTANDING_PER_CONSUMER_MAX, consumer.consumer_id

@@ -5,16 +5,10 @@ In between it is ready → awaiting ack → (nack, deadline) waiting → ready �
 the policy allows; then the poison policy decides. A lost stream makes its messages ready again at once and is
 not counted as a failure.
 
-Invariants, checked by `validate`:
-- every offset up to `cursor` is settled, and `cursor + 1` is either in the window or not offered yet;
-- an offset is outstanding at one consumer at most;
-- the window holds no more entries than allowed, and no more bytes than allowed plus its last message.
-
 The kinds differ in who gets a message and in which order: that is what the abstract methods ask.
 """
 
-from abc import ABC, abstractmethod
-from collections import deque
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,12 +22,12 @@ from pydanube.dispatch.entry import (
     EXHAUSTED,
     NEVER,
     READY,
-    SETTLED,
     WAITING,
     Entry,
 )
 from pydanube.dispatch.pacing import Pacer
 from pydanube.dispatch.settings import Settings
+from pydanube.dispatch.window import DispatchWindow
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.kernel.policies import FailurePolicy, PoisonPolicy
 
@@ -43,11 +37,9 @@ DEAD_LETTER_RETRY_MS: Final = 500
 
 _ENTRIES_PER_SCAN_MS: Final = 64
 """Timers are found by scanning the window; a scan of n entries is followed by a pause of n/64 ms at least."""
-_SETTLED_KEPT: Final = 64
-"""How many settled entries may linger behind an unsettled one before they are swept out."""
 
 
-class ReliableSubscription(ABC):
+class ReliableSubscription(DispatchWindow):
     """Decides; the driver acts.
 
     After any event the driver calls `room`, offers what it may, and performs `actions`. All moments are
@@ -55,24 +47,16 @@ class ReliableSubscription(ABC):
     """
 
     def __init__(self, cursor: int, settings: Settings) -> None:
-        self.cursor = cursor
-        """The highest offset such that it and all before are settled; -1 if there is none."""
-        self.next_offset = cursor + 1
-        """The offset to be offered next."""
+        super().__init__(cursor, settings.window, settings.window_bytes)
         self.blocked = 0
         """Messages that stand still under the block policy."""
         self.counters = Counters()
-        self._window = settings.window
-        self._window_bytes = settings.window_bytes
         self._pacer = Pacer(settings.dispatch_rate)
         self._policy = settings.policy
         self._ack_timeout_ms = settings.policy.ack_timeout_ms
         self._consumers: dict[int, Consumer] = {}
         self._joins = 0
         self._attached = 0
-        self._entries: dict[int, Entry] = {}
-        self._log_order: deque[Entry] = deque()
-        self._bytes = 0
         self._dead_letters: list[Entry] = []
         self._timer_ms = NEVER
         """No timer is due before this moment; it may be earlier than the first one."""
@@ -83,9 +67,10 @@ class ReliableSubscription(ABC):
 
     def room(self) -> int:
         """How many messages may be offered now."""
-        if self.blocked != 0 or self._attached == 0 or self._bytes >= self._window_bytes:
+        if self.blocked != 0 or self._attached == 0 or self.bytes_held >= self._bytes_max:
             return 0
-        return max(self._window - len(self._entries), 0)
+        room = self._messages_max - len(self._entries)
+        return room if room > 0 else 0
 
     def offer(self, offset: int, message: bytes, key: str | bytes) -> int:
         """Take the next message in log order and return the room left.
@@ -96,12 +81,10 @@ class ReliableSubscription(ABC):
         self.next_offset = offset + 1
         entry = Entry(offset, message)
         if self._enqueue(entry, key):
-            self._entries[offset] = entry
-            self._log_order.append(entry)
-            self._bytes += len(message)
+            self._add(entry)
         else:
             self.counters.filtered += 1
-            if not self._log_order:
+            if not self._entries:
                 self.cursor = offset
         return self.room()
 
@@ -111,7 +94,7 @@ class ReliableSubscription(ABC):
             return
         self.counters.lost_to_retention += offset - self.next_offset
         self.next_offset = offset
-        if not self._log_order:
+        if not self._entries:
             self.cursor = offset - 1
 
     # The consumers' side.
@@ -177,7 +160,9 @@ class ReliableSubscription(ABC):
         if entry is None or entry.state != AWAITING_ACK:
             return
         self.counters.acked += 1
-        self._release(entry)
+        consumer = entry.consumer
+        assert consumer is not None
+        consumer.outstanding -= 1
         self._settle(entry)
 
     def nack(self, offset: int, now_ms: int, *, delay_ms: int = 0, reason: str | None = None) -> None:
@@ -225,7 +210,7 @@ class ReliableSubscription(ABC):
 
     def set_window(self, window: int) -> None:
         """Change how many messages may be unacked; a smaller window takes effect as messages are settled."""
-        self._window = window
+        self._messages_max = window
 
     def set_dispatch_rate(self, rate: int) -> None:
         """Change how many messages may be sent per second; 0 means no limit."""
@@ -241,17 +226,21 @@ class ReliableSubscription(ABC):
 
     def actions(self, now_ms: int) -> list[Action]:
         """Decide what to do now. Each delivery takes one of its consumer's credits."""
-        self.tick(now_ms)
+        self._now_ms = now_ms
+        if now_ms >= self._timer_ms:
+            self._run_timers(now_ms)
         actions: list[Action] = []
         if self._dead_letters:
             self._publish_dead_letters(actions)
         if self._attached != 0 and self._entries:
             allowance = self._pacer.allowance(now_ms)
-            unspent = self._dispatch(allowance, now_ms + self._ack_timeout_ms, actions)
+            deadline_ms = now_ms + self._ack_timeout_ms
+            unspent = self._dispatch(allowance, deadline_ms, actions)
             self._out_of_tokens = unspent == 0
             if unspent != allowance:
+                self.counters.delivered += allowance - unspent
                 self._pacer.spend(allowance - unspent)
-                self._timer_ms = min(self._timer_ms, now_ms + self._ack_timeout_ms)
+                self._timer_ms = min(self._timer_ms, deadline_ms)
         return actions
 
     def next_wake_ms(self) -> int | None:
@@ -260,15 +249,6 @@ class ReliableSubscription(ABC):
         if self._out_of_tokens and self._entries:
             wake = min(wake, self._pacer.next_token_ms())
         return None if wake == NEVER else wake
-
-    @property
-    def window_messages(self) -> int:
-        """How many messages are in the window, in any state."""
-        return len(self._entries)
-
-    @property
-    def window_bytes(self) -> int:
-        return self._bytes
 
     @property
     def pending_redelivery(self) -> int:
@@ -314,10 +294,6 @@ class ReliableSubscription(ABC):
         """It asked for other keys."""
 
     @abstractmethod
-    def _left_window(self, entry: Entry) -> None:
-        """A message was settled."""
-
-    @abstractmethod
     def _was_blocked(self, entry: Entry) -> None:
         """A message stands still from now on."""
 
@@ -335,10 +311,8 @@ class ReliableSubscription(ABC):
         entry.consumer = consumer
         consumer.credit -= 1
         consumer.outstanding += 1
-        counters = self.counters
-        counters.delivered += 1
         if attempt > 1:
-            counters.redelivered += 1
+            self.counters.redelivered += 1
         actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt))
 
     def _detach(self, consumer: Consumer) -> None:
@@ -412,23 +386,6 @@ class ReliableSubscription(ABC):
             actions.append(DeadLetter(entry.offset, entry.message, entry.attempts, entry.reason, topic))
         self._dead_letters.clear()
 
-    def _settle(self, entry: Entry) -> None:
-        """Take an entry out of the window and let the cursor follow."""
-        del self._entries[entry.offset]
-        self._bytes -= len(entry.message)
-        entry.state = SETTLED
-        entry.due_ms = NEVER
-        entry.message = b""
-        self._left_window(entry)
-        order = self._log_order
-        if order[0] is entry:
-            order.popleft()
-            while order and order[0].state == SETTLED:
-                order.popleft()
-            self.cursor = (order[0].offset if order else self.next_offset) - 1
-        elif len(order) > 2 * len(self._entries) + _SETTLED_KEPT:
-            self._log_order = deque([kept for kept in order if kept.state != SETTLED])
-
     def _set_timer(self, entry: Entry, due_ms: int) -> None:
         entry.due_ms = due_ms
         self._timer_ms = min(self._timer_ms, due_ms)
@@ -455,3 +412,25 @@ class ReliableSubscription(ABC):
             else:
                 # A dead letter that could not be published; the policy may have changed since.
                 self._apply_poison_policy(entry)
+
+    def validate(self) -> None:
+        super().validate()
+        outstanding = dict.fromkeys(self._consumers, 0)
+        for entry in self._entries.values():
+            assert (entry.state == AWAITING_ACK) == (entry.consumer is not None), entry.describe()
+            if entry.consumer is not None:
+                assert entry.consumer.attached, entry.describe()
+                outstanding[entry.consumer.consumer_id] += 1
+            retried = entry.state == EXHAUSTED and entry not in self._dead_letters
+            assert (entry.due_ms != NEVER) == (entry.state in (AWAITING_ACK, WAITING) or retried), (
+                entry.describe()
+            )
+            slack = self._now_ms + len(self._entries) // _ENTRIES_PER_SCAN_MS
+            assert self._timer_ms <= max(entry.due_ms, slack), entry.describe()
+        for consumer in self._consumers.values():
+            assert consumer.outstanding == outstanding[consumer.consumer_id], consumer.consumer_id
+            assert consumer.credit >= 0, consumer.consumer_id
+            assert consumer.attached or consumer.credit == 0, consumer.consumer_id
+        assert self._attached == sum(consumer.attached for consumer in self._consumers.values())
+        assert self.blocked == sum(entry.state == BLOCKED for entry in self._entries.values())
+        assert all(entry.state == EXHAUSTED for entry in self._dead_letters)

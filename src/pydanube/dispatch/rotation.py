@@ -33,15 +33,17 @@ class Rotation:
     def next_with_credit(self) -> Consumer | None:
         """Give the turn to the next consumer that can take a message; None if nobody can."""
         consumers = self._consumers
-        count = len(consumers)
-        turn = self._turn
-        for _ in range(count):
+        first = self._turn
+        turn = first
+        if not consumers:
+            return None
+        while True:
             consumer = consumers[turn]
-            turn = turn + 1 if turn + 1 < count else 0
+            turn += 1
+            if turn == len(consumers):
+                turn = 0
             if consumer.credit > 0:
                 self._turn = turn
                 return consumer
-        return None
-
-    def is_empty(self) -> bool:
-        return not self._consumers
+            if turn == first:
+                return None
