@@ -47,10 +47,9 @@ class TopicName:
 
 
 def check_name(text: str, *, what: str) -> str:
-    """Accept a producer, consumer or subscription name: printable, non-empty, bounded, no slash."""
-    if not text or len(text) > NAME_CHARACTERS_MAX or "/" in text or not text.isprintable():
+    """Accept a producer, consumer or subscription name: printable, not empty, bounded."""
+    if not text or len(text) > NAME_CHARACTERS_MAX or not text.isprintable():
         raise Rejected(
-            f"invalid {what} {text[:NAME_CHARACTERS_MAX]!r}: expected 1 to {NAME_CHARACTERS_MAX} printable characters "
-            "without '/'"
+            f"invalid {what} {text[:NAME_CHARACTERS_MAX]!r}: expected 1 to {NAME_CHARACTERS_MAX} printable characters"
         )
     return text

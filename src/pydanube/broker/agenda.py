@@ -1,0 +1,45 @@
+"""What is to be done at the end of this loop tick: each subscription with news once, whatever came in."""
+
+import asyncio
+from typing import Protocol
+
+
+class Work(Protocol):
+    is_listed: bool
+    """Set while on the agenda; owned by the agenda."""
+
+    def run(self) -> None: ...
+
+
+class Agenda:
+    """Collects work during a tick and runs it once.
+
+    Front doors run it before they write, so that what a request sets in motion leaves in the same
+    write as its answer; otherwise the loop runs it by itself.
+    """
+
+    def __init__(self) -> None:
+        self._listed: list[Work] = []
+        self._scheduled = False
+
+    def add(self, work: Work) -> None:
+        if work.is_listed:
+            return
+        work.is_listed = True
+        self._listed.append(work)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_scheduled)
+
+    def run(self) -> None:
+        """Run all that is listed; what the runs list in turn waits for the next tick."""
+        if not self._listed:
+            return
+        listed, self._listed = self._listed, []
+        for work in listed:
+            work.is_listed = False
+            work.run()
+
+    def _run_scheduled(self) -> None:
+        self._scheduled = False
+        self.run()

@@ -1,0 +1,467 @@
+"""The broker: what every front door calls, whatever protocol it speaks.
+
+Requests that change facts are coroutines: they decide, store the decision, then act on it. Publishing,
+acknowledging and receiving are plain calls that never wait.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import structlog
+
+from pydanube.broker import facts
+from pydanube.broker.agenda import Agenda
+from pydanube.broker.dead_letters import DeadLetters
+from pydanube.broker.directory import TopicDirectory
+from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic, TopicFacts
+from pydanube.broker.live_topic import LiveTopic
+from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.sessions import Consumer, Outlet, Producer, RecentIds, Session
+from pydanube.broker.subscription import Subscription
+from pydanube.broker.topic import PublishDone, Topic
+from pydanube.kernel.clock import Clock, Dice
+from pydanube.kernel.errors import Conflict, ErrorCode, Rejected, Unavailable
+from pydanube.kernel.names import TopicName, check_name
+from pydanube.kernel.policies import DispatchStrategy, FsyncPolicy, Policies, Retention, SubscriptionType
+from pydanube.log.journal import Journal
+from pydanube.metadata.counters import next_id
+from pydanube.metadata.store import ABSENT, MetadataStore
+from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan
+
+log = structlog.get_logger("pydanube.broker")
+
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024 - 8 * 1024 - OFFSET_SUFFIX_BYTES_MAX
+"""Largest StreamMessage taken. Clients decode at most 4 MiB: one larger message would stop them for
+good, so an offset, and the attributes of a dead-letter copy, must still fit."""
+
+CLOSED_SESSION_MS = 60_000
+SESSIONS_REMEMBERED_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What the operator decided for the whole broker."""
+
+    auto_create_topics: bool = True
+    bootstrap_namespaces: tuple[str, ...] = ()
+    policies: Policies = Policies()
+    max_unacked_messages: int = 10
+    retention: Retention = Retention()
+    fsync: FsyncPolicy = FsyncPolicy.ALWAYS
+    topic_fsync: tuple[tuple[str, FsyncPolicy], ...] = ()
+
+    def fsync_of(self, topic: TopicName) -> FsyncPolicy:
+        """The first pattern that matches the topic's name wins."""
+        for pattern, policy in self.topic_fsync:
+            if fnmatchcase(str(topic), pattern):
+                return policy
+        return self.fsync
+
+
+class Broker:
+    """Topics, producers, subscriptions and consumers of this process."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MetadataStore,
+        journal: Journal,
+        clock: Clock,
+        dice: Dice,
+        subject_exists: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self.settings = settings
+        self.topics = TopicDirectory()
+        self.agenda = Agenda()
+        self.namespaces: dict[str, Policies] = {}
+        self._store = store
+        self._journal = journal
+        self._clock = clock
+        self._dice = dice
+        self._subject_exists = subject_exists
+        self._creating = asyncio.Lock()
+        self._producers: dict[int, Producer] = {}
+        self._consumers: dict[int, Consumer] = {}
+        self._closed = RecentIds(keep_ms=CLOSED_SESSION_MS, count_max=SESSIONS_REMEMBERED_MAX)
+        self._told_closed = RecentIds(keep_ms=3_600_000, count_max=SESSIONS_REMEMBERED_MAX)
+        self._dead_letters = DeadLetters(self._topic_for_dead_letters, clock, dice)
+        self._stopping = False
+
+    # ── start and stop ──────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Bring back every namespace, topic, subscription and id from the store and the journal."""
+        self.namespaces = await facts.load_namespaces(self._store)
+        for namespace in ("default", "system", *self.settings.bootstrap_namespaces):
+            if namespace not in self.namespaces:
+                await self._put_namespace(namespace, self.settings.policies)
+        for stored in await facts.load_topics(self._store):
+            await self._restore(stored)
+        for topic_id in await self._journal.forget_unopened():
+            log.warning("journal of a topic that no longer exists dropped", topic_id=topic_id)
+
+    async def stop(self) -> None:
+        """Refuse new work, end the streams, write down how far every subscription has come."""
+        self._stopping = True
+        now = self._clock.monotonic_ms()
+        goodbye = Unavailable("the broker is stopping: reconnect", ErrorCode.STOPPING)
+        for topic in self.topics:
+            topic.drain()
+            for consumer in topic.consumers():
+                consumer.subscription.close_session(consumer, now, goodbye)
+        self.agenda.run()
+
+    # ── producers ───────────────────────────────────────────────────────────────────────────────
+
+    async def create_producer(
+        self,
+        *,
+        topic_name: str,
+        producer_name: str,
+        dispatch: int,
+        exclusive: bool = False,
+        subject: str | None = None,
+    ) -> Producer:
+        """Register a producer name on a topic, creating the topic if that is allowed; idempotent by name."""
+        self._check_running()
+        name = TopicName.parse(topic_name)
+        check_name(producer_name, what="producer name")
+        if dispatch not in (DispatchStrategy.NON_RELIABLE, DispatchStrategy.RELIABLE):
+            raise Rejected(f"unknown dispatch strategy {dispatch}: 0 is non-reliable, 1 is reliable")
+        topic = self.topics.get(name) or await self._create_topic(name, DispatchStrategy(dispatch), subject)
+        if topic.dispatch != dispatch:
+            raise Conflict(
+                f"topic {name} is {topic.dispatch.name.lower()}: create the producer with that dispatch strategy",
+                ErrorCode.DISPATCH_MISMATCH,
+            )
+        async with topic.changing:
+            if subject:
+                await self._bind_subject(topic, subject)
+            now = self._clock.monotonic_ms()
+            known = topic.producers.get(producer_name)
+            if known is not None:
+                known.seen_ms = now
+                return known
+            topic.check_new_producer(exclusive=exclusive, now_ms=now)
+            record = ProducerFacts(id=self._new_id(), name=producer_name, exclusive=exclusive)
+            await self._store.put(facts.producer_key(name, record.id), facts.encode(record))
+            return self._add_producer(topic, record)
+
+    def publish(self, scan: PublishScan, body: bytes, done: PublishDone) -> None:
+        """Take one message, or raise why not; `done` is called when it is as safe as its topic promises."""
+        if not scan.has_msg_id:
+            raise Rejected(
+                "StreamMessage.msg_id is missing: it names producer and topic", ErrorCode.MALFORMED_REQUEST
+            )
+        producer = self._producers.get(scan.producer_id)
+        if producer is None:
+            raise self._unknown_id("producer", scan.producer_id, ErrorCode.PRODUCER_UNKNOWN)
+        topic = producer.topic
+        if scan.topic_name != topic.wire_name:
+            raise Rejected(
+                f"producer {producer.id} belongs to topic {topic.text}, the message names {scan.topic_name!r}",
+                ErrorCode.TOPIC_MISMATCH,
+            )
+        if len(body) > MESSAGE_BYTES_MAX:
+            raise Rejected(
+                f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+        now = self._clock.now_ms()
+        topic.admit(scan.payload_bytes, now)
+        producer.sent += 1
+        topic.publish(body, producer, now, done)
+
+    # ── subscriptions ───────────────────────────────────────────────────────────────────────────
+
+    async def subscribe(
+        self,
+        *,
+        topic_name: str,
+        subscription_name: str,
+        consumer_name: str,
+        kind: int,
+        key_filters: Sequence[str] = (),
+    ) -> Consumer:
+        """Register a consumer name on a subscription; the same name again takes over. Never creates a topic."""
+        self._check_running()
+        topic = self._topic(TopicName.parse(topic_name))
+        check_name(subscription_name, what="subscription name")
+        check_name(consumer_name, what="consumer name")
+        async with topic.changing:
+            now = self._clock.monotonic_ms()
+            subscription = topic.subscriptions.get(subscription_name)
+            consumer = subscription.consumers.get(consumer_name) if subscription else None
+            if subscription is not None and consumer is not None:
+                subscription.renew(consumer, key_filters, now)
+                await self._store_subscription(topic, subscription)
+                return consumer
+            if subscription is None:
+                topic.check_new_subscription()
+            topic.check_new_consumer(subscription, now)
+            if subscription is None:
+                subscription = topic.new_subscription(subscription_name, _subscription_type(kind))
+            elif subscription.kind is SubscriptionType.EXCLUSIVE:
+                for gone in list(subscription.consumers.values()):
+                    self.remove_consumer(gone)
+            record = ConsumerFacts(id=self._new_id(), name=consumer_name, key_filters=tuple(key_filters))
+            consumer = subscription.register(record, now)
+            try:
+                await self._store_subscription(topic, subscription)
+            except BaseException:
+                subscription.remove(consumer, now)
+                if not subscription.consumers:
+                    topic.remove_subscription(subscription)
+                raise
+            self._consumers[consumer.id] = consumer
+            return consumer
+
+    def receive(self, consumer_id: int, outlet: Outlet) -> Session:
+        """Attach a freshly opened stream to a consumer; an earlier stream of it ends with OK."""
+        self._check_running()
+        consumer = self._consumers.get(consumer_id)
+        if consumer is None:
+            raise self._unknown_id("consumer", consumer_id, ErrorCode.CONSUMER_UNKNOWN)
+        now = self._clock.monotonic_ms()
+        subscription = consumer.subscription
+        hold_ms = consumer.note_attach(now)
+        if not hold_ms:
+            return subscription.attach(consumer, outlet, now)
+        # Two clients fight over one name: the latest waits a little, so that the fight costs no CPU.
+        session = subscription.hold_session(consumer, outlet, now)
+        asyncio.get_running_loop().call_later(hold_ms / 1_000, self._attach_held, session)
+        return session
+
+    def stream_lost(self, session: Session) -> None:
+        """The client went away: what it had not acknowledged is due again."""
+        session.consumer.subscription.detach(session, self._clock.monotonic_ms())
+
+    def stream_drained(self, session: Session) -> None:
+        """A stream that was full takes messages again."""
+        session.consumer.subscription.drained(session)
+
+    def ack(self, scan: AckScan) -> None:
+        """Settle one offset of a subscription. Late, foreign and duplicate acks are harmless."""
+        self._addressed(scan).ack(scan.topic_offset)
+
+    def nack(self, scan: AckScan, *, delay_ms: int, reason: str | None) -> None:
+        """Ask for redelivery of one offset."""
+        self._addressed(scan).nack(scan.topic_offset, delay_ms=delay_ms, reason=reason)
+
+    # ── questions ───────────────────────────────────────────────────────────────────────────────
+
+    def serves(self, topic_name: str) -> bool:
+        return self.topics.get(TopicName.parse(topic_name)) is not None
+
+    def partitions(self, topic_name: str) -> list[str]:
+        return [str(name) for name in self.topics.partitions(TopicName.parse(topic_name))]
+
+    def is_producer_healthy(self, producer_id: int) -> bool:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return self._told_closed_first(producer_id, ErrorCode.PRODUCER_UNKNOWN)
+        producer.seen_ms = self._clock.monotonic_ms()
+        return not self._stopping
+
+    def is_consumer_healthy(self, consumer_id: int) -> bool:
+        consumer = self._consumers.get(consumer_id)
+        if consumer is None:
+            return self._told_closed_first(consumer_id, ErrorCode.CONSUMER_UNKNOWN)
+        return consumer.is_active(self._clock.monotonic_ms())
+
+    # ── forgetting ──────────────────────────────────────────────────────────────────────────────
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Forget a consumer; its id is answered kindly for a while."""
+        now = self._clock.monotonic_ms()
+        consumer.subscription.remove(consumer, now)
+        if self._consumers.pop(consumer.id, None) is not None:
+            self._closed.add(consumer.id, now)
+
+    async def forget_idle(self, *, idle_ms_max: int) -> None:
+        """Drop producers and consumers not seen for long, so that names used once do not pile up for ever."""
+        now = self._clock.monotonic_ms()
+        for topic in self.topics:
+            async with topic.changing:
+                for producer in list(topic.producers.values()):
+                    if producer.idle_ms(now) > idle_ms_max:
+                        await self._store.delete(facts.producer_key(topic.name, producer.id))
+                        del topic.producers[producer.name]
+                        del self._producers[producer.id]
+                        self._closed.add(producer.id, now)
+                for subscription in list(topic.subscriptions.values()):
+                    await self._forget_idle_consumers(topic, subscription, now, idle_ms_max)
+
+    async def _forget_idle_consumers(
+        self, topic: Topic, subscription: Subscription, now_ms: int, idle_ms_max: int
+    ) -> None:
+        idle = [
+            consumer
+            for consumer in subscription.consumers.values()
+            if consumer.session is None and now_ms - consumer.idle_since_ms > idle_ms_max
+        ]
+        for consumer in idle:
+            self.remove_consumer(consumer)
+        if idle:
+            await self._store_subscription(topic, subscription)
+
+    async def drop_idle_live_subscriptions(self) -> None:
+        """Non-reliable subscriptions nobody has listened to for a minute disappear with their consumers."""
+        for topic in self.topics:
+            if not isinstance(topic, LiveTopic):
+                continue
+            async with topic.changing:
+                for subscription in topic.idle_subscriptions(self._clock.monotonic_ms()):
+                    await self._store.delete(facts.subscription_key(topic.name, subscription.name))
+                    for consumer in list(subscription.consumers.values()):
+                        self.remove_consumer(consumer)
+                    topic.remove_subscription(subscription)
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────
+
+    def _check_running(self) -> None:
+        if self._stopping:
+            raise Unavailable("the broker is stopping: try again shortly", ErrorCode.STOPPING)
+
+    def _topic(self, name: TopicName) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise Rejected(f"topic {name} not found", ErrorCode.TOPIC_UNKNOWN)
+        return topic
+
+    def _addressed(self, scan: AckScan) -> Subscription:
+        if not scan.has_msg_id:
+            raise Rejected("msg_id is missing: it names topic and offset", ErrorCode.MALFORMED_REQUEST)
+        topic = self.topics.get_wire(scan.topic_name)
+        if topic is None:
+            raise Unavailable(
+                f"topic {scan.topic_name!r} is not served here: look it up again", ErrorCode.TOPIC_MOVED
+            )
+        subscription = topic.subscriptions.get(scan.subscription.decode(errors="replace"))
+        if subscription is None:
+            raise Rejected(
+                f"topic {topic.text} has no subscription {scan.subscription!r}",
+                ErrorCode.SUBSCRIPTION_UNKNOWN,
+            )
+        return subscription
+
+    def _unknown_id(self, what: str, identifier: int, code: ErrorCode) -> Rejected | Unavailable:
+        if self._closed.contains(identifier, self._clock.monotonic_ms()):
+            return Unavailable(
+                f"{what} {identifier} was closed here: look the topic up again", ErrorCode.SESSION_GONE
+            )
+        return Rejected(f"{what} {identifier} not found: create it again", code)
+
+    def _told_closed_first(self, identifier: int, code: ErrorCode) -> bool:
+        """An unknown id hears CLOSE once, then an error: only that ends the ping tasks of some clients."""
+        now = self._clock.monotonic_ms()
+        if self._told_closed.contains(identifier, now):
+            raise Rejected(f"id {identifier} not found: it was closed", code)
+        self._told_closed.add(identifier, now)
+        return False
+
+    def _new_id(self) -> int:
+        while True:
+            identifier = self._dice.new_id()
+            if identifier not in self._producers and identifier not in self._consumers:
+                return identifier
+
+    def _attach_held(self, session: Session) -> None:
+        consumer = session.consumer
+        if consumer.session is session:
+            consumer.subscription.attach_session(session, self._clock.monotonic_ms())
+
+    async def _create_topic(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
+        if not self.settings.auto_create_topics:
+            raise Rejected(f"topic {name} not found, and auto_create_topics is off", ErrorCode.TOPIC_UNKNOWN)
+        async with self._creating:
+            existing = self.topics.get(name)
+            if existing is not None:
+                return existing  # somebody was faster: that is success, not a conflict
+            if name.namespace not in self.namespaces:
+                raise Rejected(
+                    f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
+                )
+            self.topics.check_new(name)
+            topic_id = await next_id(self._store, facts.TOPIC_ID_COUNTER)
+            record = TopicFacts(
+                id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
+            )
+            await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
+            topic = await self._open_topic(StoredTopic(name=name, facts=record))
+            log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
+            return topic
+
+    async def _open_topic(self, stored: StoredTopic) -> Topic:
+        assert stored.facts is not None
+        policies = stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
+        topic: Topic
+        if stored.facts.dispatch is DispatchStrategy.RELIABLE:
+            topic = ReliableTopic(
+                stored,
+                policies,
+                topic_log=await self._journal.open_topic(
+                    stored.facts.id, stored.name, fsync=self.settings.fsync_of(stored.name)
+                ),
+                max_unacked_messages=self.settings.max_unacked_messages,
+                agenda=self.agenda,
+                clock=self._clock,
+                dead_letters=self._dead_letters,
+            )
+        else:
+            topic = LiveTopic(stored, policies, self._clock)
+        self.topics.add(topic)
+        return topic
+
+    async def _restore(self, stored: StoredTopic) -> None:
+        topic = await self._open_topic(stored)
+        for record in stored.producers:
+            self._add_producer(topic, record)
+        for consumer in topic.consumers():
+            self._consumers[consumer.id] = consumer
+
+    def _add_producer(self, topic: Topic, record: ProducerFacts) -> Producer:
+        producer = topic.add_producer(record, self._clock.monotonic_ms())
+        self._producers[producer.id] = producer
+        return producer
+
+    async def _bind_subject(self, topic: Topic, subject: str) -> None:
+        bound = topic.facts.subject
+        if bound == subject:
+            return
+        if bound is not None:
+            raise Conflict(
+                f"topic {topic.text} is bound to schema subject {bound!r}: a producer cannot use {subject!r}",
+                ErrorCode.SUBJECT_CONFLICT,
+            )
+        if not await self._subject_exists(subject):
+            raise Rejected(
+                f"schema subject {subject!r} not found: register it first", ErrorCode.SUBJECT_UNKNOWN
+            )
+        record = facts.with_subject(topic.facts, subject)
+        await self._store.put(facts.topic_key(topic.name), facts.encode(record))
+        topic.facts = record
+
+    async def _store_subscription(self, topic: Topic, subscription: Subscription) -> None:
+        key = facts.subscription_key(topic.name, subscription.name)
+        await self._store.put(key, facts.encode(subscription.facts))
+
+    async def _put_namespace(self, namespace: str, policies: Policies) -> None:
+        await self._store.put(facts.namespace_policy_key(namespace), facts.encode(policies))
+        self.namespaces[namespace] = policies
+
+    async def _topic_for_dead_letters(self, topic_name: str) -> Topic:
+        name = TopicName.parse(topic_name)
+        return self.topics.get(name) or await self._create_topic(name, DispatchStrategy.RELIABLE, None)
+
+
+def _subscription_type(kind: int) -> SubscriptionType:
+    try:
+        return SubscriptionType(kind)
+    except ValueError:
+        raise Rejected(
+            f"unknown subscription type {kind}: 0 exclusive, 1 shared, 2 failover, 3 key-shared"
+        ) from None

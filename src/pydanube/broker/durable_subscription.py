@@ -1,0 +1,252 @@
+"""A subscription of a reliable topic: feeds its machine from the log and performs what the machine decides.
+
+Every event (a commit, an ack, a stream opened, a timer) puts the subscription on the agenda; once per tick
+`run` reads what the window has room for, asks the machine, sends, and notes the cursor. Messages that left
+memory are read by a background task, one at a time; meanwhile acks and redeliveries go on.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import structlog
+
+from pydanube.broker.agenda import Agenda
+from pydanube.broker.dead_letters import DeadLetter, DeadLetters
+from pydanube.broker.sessions import Consumer, Session
+from pydanube.broker.subscription import Subscription
+from pydanube.dispatch import actions, reliable_subscription
+from pydanube.kernel.clock import Clock
+from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.policies import FailurePolicy, SubscriptionType
+from pydanube.log.topic_log import TopicLog
+from pydanube.protocol.messages import offset_suffix, routing_key
+
+log = structlog.get_logger("pydanube.broker")
+
+READ_AHEAD_BYTES_MAX = 1024 * 1024
+READ_AHEAD_MESSAGES_MAX = 1_000
+READ_RETRY_MS = 5_000
+"""Pause before stored history that could not be read is tried again."""
+
+
+class DurableSubscription(Subscription):
+    """Driver of one `dispatch.ReliableSubscription`."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: SubscriptionType,
+        *,
+        topic: str,
+        topic_log: TopicLog,
+        initial_cursor: int,
+        failure_policy: FailurePolicy,
+        max_unacked_messages: int,
+        dispatch_rate: int,
+        agenda: Agenda,
+        clock: Clock,
+        dead_letters: DeadLetters,
+    ) -> None:
+        super().__init__(name, kind, initial_cursor=initial_cursor)
+        self.is_listed = False
+        self.read_errors = 0
+        self._topic = topic
+        self._log = topic_log
+        self._agenda = agenda
+        self._clock = clock
+        self._dead_letters = dead_letters
+        # A cursor is never ahead of what the log still has, whatever a lost disk cache took away.
+        cursor = min(max(initial_cursor, topic_log.cursors.get(name, -1)), topic_log.next_offset - 1)
+        self.machine = reliable_subscription(
+            kind,
+            cursor=cursor,
+            window=max_unacked_messages,
+            policy=failure_policy,
+            dispatch_rate=dispatch_rate,
+        )
+        self._saved_cursor = cursor
+        self._needs_key = kind is SubscriptionType.KEY_SHARED
+        self._sessions: dict[int, Session] = {}
+        self._ahead: deque[tuple[int, bytes]] = deque()
+        self._reading: asyncio.Task[None] | None = None
+        self._read_not_before_ms = 0
+        self._wake_at_ms = 0
+        self._waker: asyncio.TimerHandle | None = None
+
+    @property
+    def cursor(self) -> int:
+        return self.machine.cursor
+
+    @property
+    def lag(self) -> int:
+        """Messages in the log that are not settled here."""
+        return self._log.committed_end - 1 - self.machine.cursor
+
+    def ack(self, offset: int) -> None:
+        self.machine.ack(offset, self._clock.monotonic_ms())
+        self._agenda.add(self)
+
+    def nack(self, offset: int, *, delay_ms: int, reason: str | None) -> None:
+        self.machine.nack(offset, self._clock.monotonic_ms(), delay_ms=delay_ms, reason=reason)
+        self._agenda.add(self)
+
+    def drained(self, session: Session) -> None:
+        if self._sessions.get(session.consumer.id) is session:
+            self.machine.grant(session.consumer.id, session.outlet.room())
+            self._agenda.add(self)
+
+    def tick(self) -> None:
+        """The regular look: deadlines, retries, and anything a lost wake-up left behind."""
+        self.machine.tick(self._clock.monotonic_ms())
+        self._agenda.add(self)
+
+    def run(self) -> None:
+        """Feed the machine, do what it decides, until there is nothing more to do now."""
+        machine = self.machine
+        now = self._clock.monotonic_ms()
+        while True:
+            self._feed(now)
+            decided = machine.actions(now)
+            if not decided:
+                break
+            self._perform(decided)
+        if machine.cursor != self._saved_cursor:
+            self._saved_cursor = machine.cursor
+            self._log.save_cursor(self.name, machine.cursor)
+        self._wake_when_due(now)
+
+    def close(self) -> None:
+        """Stop timers and reads; the saved cursor is all that remains."""
+        if self._waker is not None:
+            self._waker.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # ── feeding ─────────────────────────────────────────────────────────────────────────────────
+
+    def _feed(self, now_ms: int) -> None:
+        machine, topic_log = self.machine, self._log
+        if machine.next_offset < topic_log.start_offset:
+            log.warning(
+                "retention overtook a subscription",
+                topic=self._topic,
+                subscription=self.name,
+                skipped=topic_log.start_offset - machine.next_offset,
+            )
+            machine.skip_to(topic_log.start_offset)
+        room = machine.room()
+        while room > 0 and machine.next_offset < topic_log.committed_end:
+            rows = self._rows_ahead(room)
+            if rows is None:
+                rows = topic_log.read(machine.next_offset, messages_max=room, bytes_max=READ_AHEAD_BYTES_MAX)
+            if rows is None:
+                self._read_behind(now_ms)
+                return
+            for offset, body in rows:
+                machine.offer(offset, body, routing_key(body) if self._needs_key else b"")
+            room = machine.room()
+
+    def _rows_ahead(self, room: int) -> list[tuple[int, bytes]] | None:
+        """What a background read left, if it fits where the machine is."""
+        ahead = self._ahead
+        while ahead and ahead[0][0] < self.machine.next_offset:
+            ahead.popleft()
+        if not ahead or ahead[0][0] != self.machine.next_offset:
+            ahead.clear()
+            return None
+        return [ahead.popleft() for _ in range(min(room, len(ahead)))]
+
+    def _read_behind(self, now_ms: int) -> None:
+        if self._reading is None and now_ms >= self._read_not_before_ms:
+            self._reading = asyncio.get_running_loop().create_task(self._read_cold(self.machine.next_offset))
+
+    async def _read_cold(self, offset: int) -> None:
+        try:
+            rows = await self._log.read_cold(
+                offset, messages_max=READ_AHEAD_MESSAGES_MAX, bytes_max=READ_AHEAD_BYTES_MAX
+            )
+            self._ahead = deque(rows)
+        except DanubeError as error:
+            # Never skipped: the subscription waits until the bytes can be read, or an operator decides.
+            self.read_errors += 1
+            self._read_not_before_ms = self._clock.monotonic_ms() + READ_RETRY_MS
+            log.error(
+                "stored messages cannot be read",
+                topic=self._topic,
+                subscription=self.name,
+                offset=offset,
+                error=error.text,
+            )
+        finally:
+            self._reading = None
+            self._agenda.add(self)
+
+    # ── acting ──────────────────────────────────────────────────────────────────────────────────
+
+    def _perform(self, decided: Sequence[actions.Action]) -> None:
+        served: set[int] = set()
+        for action in decided:
+            if isinstance(action, actions.Deliver):
+                session = self._sessions[action.consumer_id]
+                session.outlet.send(action.message, offset_suffix(action.offset))
+                served.add(action.consumer_id)
+                self.messages_out += 1
+                self.bytes_out += len(action.message)
+            else:
+                self._send_dead_letter(action)
+        for consumer_id in served:
+            self.machine.grant(consumer_id, self._sessions[consumer_id].outlet.room())
+
+    def _send_dead_letter(self, action: actions.DeadLetter) -> None:
+        letter = DeadLetter(
+            target=action.topic,
+            topic=self._topic,
+            subscription=self.name,
+            offset=action.offset,
+            message=action.message,
+            attempts=action.attempts,
+            reason=action.reason,
+        )
+
+        def done(published: bool) -> None:
+            self.machine.dead_lettered(action.offset, published)
+            self._agenda.add(self)
+
+        self._dead_letters.send(letter, done)
+
+    def _wake_when_due(self, now_ms: int) -> None:
+        """Come back exactly when the machine's next deadline or retry is due."""
+        due = self.machine.next_wake_ms()
+        if due is None or (self._waker is not None and now_ms < self._wake_at_ms <= due):
+            return
+        if self._waker is not None:
+            self._waker.cancel()
+        self._wake_at_ms = due
+        delay = max(due - now_ms, 1) / 1_000
+        self._waker = asyncio.get_running_loop().call_later(delay, self._woken)
+
+    def _woken(self) -> None:
+        self._waker = None
+        self.tick()
+
+    # ── consumers ───────────────────────────────────────────────────────────────────────────────
+
+    def _joined(self, consumer: Consumer) -> None:
+        self.machine.join(consumer.id, filters=consumer.key_filters)
+
+    def _left(self, consumer: Consumer) -> None:
+        self.machine.leave(consumer.id)
+        self._agenda.add(self)
+
+    def _attached(self, session: Session, now_ms: int) -> None:
+        consumer_id = session.consumer.id
+        self._sessions[consumer_id] = session
+        self.machine.attach(consumer_id, now_ms)
+        self.machine.grant(consumer_id, session.outlet.room())
+        self._agenda.add(self)
+
+    def _detached(self, consumer: Consumer, now_ms: int) -> None:
+        if self._sessions.pop(consumer.id, None) is not None:
+            self.machine.detach(consumer.id, now_ms)
+            self._agenda.add(self)

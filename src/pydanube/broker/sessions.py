@@ -1,0 +1,142 @@
+"""Who is connected: producers and consumers by name and id, and the stream a consumer reads from.
+
+Ids outlive connections and restarts. No client says goodbye, so being alive is inferred: a producer
+lives while it sends or pings, a consumer while a stream is open or may still be about to be opened.
+"""
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Protocol
+
+from pydanube.broker.facts import ConsumerFacts, ProducerFacts
+from pydanube.kernel.errors import DanubeError
+
+if TYPE_CHECKING:
+    from pydanube.broker.subscription import Subscription
+    from pydanube.broker.topic import Topic
+
+OPENING_GRACE_MS = 30_000
+"""How long a subscribed consumer may take to open its stream before it counts as gone."""
+
+REOPENING_GRACE_MS = 5_000
+"""How long a consumer that lost its stream keeps its place in an exclusive subscription."""
+
+PRODUCER_GRACE_MS = 60_000
+"""How long after its last send or ping a producer counts towards limits."""
+
+TAKEOVERS_PER_SECOND_MAX = 3
+"""Two processes with one consumer name steal the stream from each other; beyond this they wait."""
+
+
+class Outlet(Protocol):
+    """One open stream to one client. Implemented by the front doors."""
+
+    def room(self) -> int:
+        """How many more messages the stream takes now; 0 while its reader is not draining it."""
+        ...
+
+    def send(self, message: bytes, suffix: bytes) -> None:
+        """Queue one message: the two parts, one after the other."""
+        ...
+
+    def end(self, error: DanubeError | None = None) -> None:
+        """End the stream, with OK or with an error. Nothing may be sent after."""
+        ...
+
+
+class Producer:
+    """One producer name on one topic."""
+
+    __slots__ = ("_sent_before", "exclusive", "id", "name", "seen_ms", "sent", "topic")
+
+    def __init__(self, facts: ProducerFacts, topic: "Topic", now_ms: int) -> None:
+        self.id = facts.id
+        self.name = facts.name
+        self.exclusive = facts.exclusive
+        self.topic = topic
+        self.seen_ms = now_ms
+        self.sent = 0
+        self._sent_before = 0
+
+    def idle_ms(self, now_ms: int) -> int:
+        """How long ago it was last seen. Sends only count up; reading this turns them into a time."""
+        if self.sent != self._sent_before:
+            self._sent_before = self.sent
+            self.seen_ms = now_ms
+        return now_ms - self.seen_ms
+
+    def is_live(self, now_ms: int) -> bool:
+        return self.idle_ms(now_ms) < PRODUCER_GRACE_MS
+
+
+class Session:
+    """One stream of one consumer; a later session of the same consumer makes this one history."""
+
+    __slots__ = ("consumer", "outlet")
+
+    def __init__(self, consumer: "Consumer", outlet: Outlet) -> None:
+        self.consumer = consumer
+        self.outlet = outlet
+
+
+class Consumer:
+    """One consumer name on one subscription."""
+
+    __slots__ = (
+        "_attaches",
+        "awaits_stream",
+        "id",
+        "idle_since_ms",
+        "key_filters",
+        "name",
+        "session",
+        "subscription",
+    )
+
+    def __init__(self, facts: ConsumerFacts, subscription: "Subscription", now_ms: int) -> None:
+        self.id = facts.id
+        self.name = facts.name
+        self.key_filters = facts.key_filters
+        self.subscription = subscription
+        self.session: Session | None = None
+        self.idle_since_ms = now_ms
+        self.awaits_stream = True
+        self._attaches: deque[int] = deque(maxlen=TAKEOVERS_PER_SECOND_MAX)
+
+    @property
+    def facts(self) -> ConsumerFacts:
+        return ConsumerFacts(id=self.id, name=self.name, key_filters=self.key_filters)
+
+    def is_active(self, now_ms: int) -> bool:
+        """Whether a health check may say OK: streaming, or still about to open the stream."""
+        if self.session is not None:
+            return True
+        return self.awaits_stream and now_ms - self.idle_since_ms < OPENING_GRACE_MS
+
+    def holds_place(self, now_ms: int) -> bool:
+        """Whether it still counts towards limits and keeps others out of an exclusive subscription."""
+        return self.is_active(now_ms) or now_ms - self.idle_since_ms < REOPENING_GRACE_MS
+
+    def note_attach(self, now_ms: int) -> int:
+        """Record a stream being opened; return how long to hold it back when names are being fought over."""
+        recent = self._attaches
+        fought = len(recent) == recent.maxlen and now_ms - recent[0] < 1_000
+        recent.append(now_ms)
+        return 1_000 if fought else 0
+
+
+class RecentIds:
+    """Ids of sessions that ended here lately; bounded, the oldest are forgotten first."""
+
+    def __init__(self, *, keep_ms: int, count_max: int) -> None:
+        self._keep_ms = keep_ms
+        self._count_max = count_max
+        self._until: OrderedDict[int, int] = OrderedDict()
+
+    def add(self, identifier: int, now_ms: int) -> None:
+        self._until[identifier] = now_ms + self._keep_ms
+        self._until.move_to_end(identifier)
+        if len(self._until) > self._count_max:
+            self._until.popitem(last=False)
+
+    def contains(self, identifier: int, now_ms: int) -> bool:
+        return self._until.get(identifier, -1) >= now_ms

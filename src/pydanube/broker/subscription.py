@@ -1,0 +1,121 @@
+"""A subscription as the broker sees it: registered consumers, their streams, what to do when they come and go.
+
+Which consumer gets which message is decided by the machines of `dispatch`; the two kinds of driver are in
+`durable_subscription.py` and `live_subscription.py`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from pydanube.broker.facts import ConsumerFacts, SubscriptionFacts
+from pydanube.broker.sessions import Consumer, Outlet, Session
+from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.policies import SubscriptionType
+
+
+class Subscription(ABC):
+    """What both kinds share: the register of consumers and their sessions."""
+
+    def __init__(self, name: str, kind: SubscriptionType, *, initial_cursor: int) -> None:
+        self.name = name
+        self.kind = kind
+        self._initial_cursor = initial_cursor
+        self.consumers: dict[str, Consumer] = {}
+        self.messages_out = 0
+        self.bytes_out = 0
+
+    @property
+    def facts(self) -> SubscriptionFacts:
+        """What must survive a restart, so that consumers come back under the ids they know."""
+        return SubscriptionFacts(
+            name=self.name,
+            type=self.kind,
+            initial_cursor=self._initial_cursor,
+            consumers=tuple(consumer.facts for consumer in self.consumers.values()),
+        )
+
+    def restore(self, consumers: Sequence[ConsumerFacts], now_ms: int) -> None:
+        """Register the consumers known before a restart; whoever does not come back soon loses its place."""
+        for facts in consumers:
+            self.register(facts, now_ms).awaits_stream = False
+
+    def register(self, facts: ConsumerFacts, now_ms: int) -> Consumer:
+        """Add a consumer under a new name."""
+        consumer = Consumer(facts, self, now_ms)
+        self.consumers[consumer.name] = consumer
+        self._joined(consumer)
+        return consumer
+
+    def remove(self, consumer: Consumer, now_ms: int) -> None:
+        """Forget a consumer for good; what it had not acknowledged goes to the others."""
+        self.close_session(consumer, now_ms)
+        del self.consumers[consumer.name]
+        self._left(consumer)
+
+    def renew(self, consumer: Consumer, key_filters: Sequence[str], now_ms: int) -> None:
+        """The same name subscribed again: its old stream ends, its unacknowledged messages are due at once."""
+        self.close_session(consumer, now_ms)
+        consumer.awaits_stream = True
+        consumer.idle_since_ms = now_ms
+        if tuple(key_filters) != consumer.key_filters:
+            consumer.key_filters = tuple(key_filters)
+            self._left(consumer)
+            self._joined(consumer)
+
+    def attach(self, consumer: Consumer, outlet: Outlet, now_ms: int) -> Session:
+        """A stream was opened: it takes over from any earlier one."""
+        self.close_session(consumer, now_ms)
+        session = Session(consumer, outlet)
+        self.attach_session(session, now_ms)
+        return session
+
+    def hold_session(self, consumer: Consumer, outlet: Outlet, now_ms: int) -> Session:
+        """A stream was opened, but shall wait for `attach_session` before it gets anything."""
+        self.close_session(consumer, now_ms)
+        session = Session(consumer, outlet)
+        consumer.session = session
+        return session
+
+    def attach_session(self, session: Session, now_ms: int) -> None:
+        consumer = session.consumer
+        consumer.session = session
+        consumer.awaits_stream = False
+        self._attached(session, now_ms)
+
+    def detach(self, session: Session, now_ms: int) -> None:
+        """A stream was lost. The late end of a stream that was taken over changes nothing."""
+        consumer = session.consumer
+        if consumer.session is not session:
+            return
+        consumer.session = None
+        consumer.idle_since_ms = now_ms
+        self._detached(consumer, now_ms)
+
+    def close_session(self, consumer: Consumer, now_ms: int, error: DanubeError | None = None) -> None:
+        """End the consumer's stream from our side, if it has one."""
+        session = consumer.session
+        if session is not None:
+            self.detach(session, now_ms)
+            session.outlet.end(error)
+
+    @abstractmethod
+    def drained(self, session: Session) -> None:
+        """The session's stream has room again."""
+
+    @abstractmethod
+    def ack(self, offset: int) -> None: ...
+
+    @abstractmethod
+    def nack(self, offset: int, *, delay_ms: int, reason: str | None) -> None: ...
+
+    @abstractmethod
+    def _joined(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def _left(self, consumer: Consumer) -> None: ...
+
+    @abstractmethod
+    def _attached(self, session: Session, now_ms: int) -> None: ...
+
+    @abstractmethod
+    def _detached(self, consumer: Consumer, now_ms: int) -> None: ...

@@ -1,0 +1,157 @@
+"""What reliable and non-reliable topics have in common: a name, limits, producers, subscriptions, counters."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from pydanube.broker.facts import ProducerFacts, TopicFacts
+from pydanube.broker.sessions import Consumer, Producer
+from pydanube.broker.subscription import Subscription
+from pydanube.kernel.distribution import Distribution
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
+from pydanube.kernel.names import TopicName
+from pydanube.kernel.policies import DispatchStrategy, Policies, SubscriptionType
+
+log = structlog.get_logger("pydanube.broker")
+
+PublishDone = Callable[[DanubeError | None], None]
+"""Called once when a publish is durable, or with the reason why it was not taken."""
+
+
+class Topic(ABC):
+    """One topic served by this broker."""
+
+    dispatch: DispatchStrategy
+
+    def __init__(self, name: TopicName, facts: TopicFacts, policies: Policies) -> None:
+        self.name = name
+        self.text = str(name)
+        self.wire_name = self.text.encode()
+        self.facts = facts
+        self.policies = policies
+        self.producers: dict[str, Producer] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.changing = asyncio.Lock()
+        """Held while producers or subscriptions are added: a change is decided, stored, then made."""
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.message_sizes = Distribution()
+        self.send_latency_ms = Distribution()
+        self._draining = False
+        self._publish_rate = RateNote(policies.max_publish_rate)
+
+    @abstractmethod
+    def publish(self, body: bytes, producer: Producer, now_ms: int, done: PublishDone) -> None:
+        """Take one checked StreamMessage; `done` is called when it is as safe as the topic promises."""
+
+    @abstractmethod
+    def new_subscription(self, name: str, kind: SubscriptionType) -> Subscription:
+        """Make a subscription that starts at the present end of the topic."""
+
+    @abstractmethod
+    def remove_subscription(self, subscription: Subscription) -> None: ...
+
+    def admit(self, payload_bytes: int, now_ms: int) -> None:
+        """Refuse what the topic's state or limits do not allow, before anything is taken."""
+        if self._draining:
+            raise Unavailable(
+                f"topic {self.text} is being closed here: look it up again", ErrorCode.TOPIC_DRAINING
+            )
+        limit = self.policies.max_message_size
+        if limit and payload_bytes > limit:
+            raise Rejected(
+                f"payload of {payload_bytes} bytes exceeds max_message_size {limit} of topic {self.text}",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+        if self._publish_rate.limit and self._publish_rate.exceeded(now_ms):
+            log.warning("publish rate exceeded", topic=self.text, max_publish_rate=self._publish_rate.limit)
+
+    def add_producer(self, facts: ProducerFacts, now_ms: int) -> Producer:
+        producer = Producer(facts, self, now_ms)
+        self.producers[producer.name] = producer
+        return producer
+
+    def check_new_producer(self, *, exclusive: bool, now_ms: int) -> None:
+        """Whether one more producer name may join."""
+        live = [producer for producer in self.producers.values() if producer.is_live(now_ms)]
+        holder = next(
+            (producer for producer in live if producer.exclusive), live[0] if exclusive and live else None
+        )
+        if holder is not None:
+            raise Conflict(
+                f"topic {self.text} cannot be shared with producer {holder.name!r}: one of the two asked for exclusive "
+                "access",
+                ErrorCode.PRODUCER_EXCLUSIVE,
+            )
+        limit = self.policies.max_producers_per_topic
+        if limit and len(live) >= limit:
+            raise Rejected(
+                f"topic {self.text} has {len(live)} live producers, max_producers_per_topic is {limit}",
+                ErrorCode.PRODUCERS_EXHAUSTED,
+            )
+
+    def check_new_subscription(self) -> None:
+        limit = self.policies.max_subscriptions_per_topic
+        if limit and len(self.subscriptions) >= limit:
+            raise Rejected(
+                f"topic {self.text} has {len(self.subscriptions)} subscriptions, max_subscriptions_per_topic is {limit}",
+                ErrorCode.SUBSCRIPTIONS_EXHAUSTED,
+            )
+
+    def check_new_consumer(self, subscription: Subscription | None, now_ms: int) -> None:
+        """Whether one more consumer name may join the subscription (None: one still to be made)."""
+        live = sum(consumer.holds_place(now_ms) for consumer in self.consumers())
+        limit = self.policies.max_consumers_per_topic
+        if limit and live >= limit:
+            raise Rejected(
+                f"topic {self.text} has {live} live consumers, max_consumers_per_topic is {limit}",
+                ErrorCode.CONSUMERS_EXHAUSTED,
+            )
+        if subscription is None:
+            return
+        here = [consumer for consumer in subscription.consumers.values() if consumer.holds_place(now_ms)]
+        limit = self.policies.max_consumers_per_subscription
+        if limit and len(here) >= limit:
+            raise Rejected(
+                f"subscription {subscription.name!r} of {self.text} has {len(here)} live consumers, "
+                f"max_consumers_per_subscription is {limit}",
+                ErrorCode.SUBSCRIPTION_FULL,
+            )
+        if here and subscription.kind is SubscriptionType.EXCLUSIVE:
+            raise Conflict(
+                f"permission denied: exclusive subscription {subscription.name!r} of {self.text} is held by consumer "
+                f"{here[0].name!r}",
+                ErrorCode.CONSUMER_EXCLUSIVE,
+            )
+
+    def consumers(self) -> Iterator[Consumer]:
+        for subscription in self.subscriptions.values():
+            yield from subscription.consumers.values()
+
+    def drain(self) -> None:
+        """Refuse further publishes; what is being written is still answered."""
+        self._draining = True
+
+
+class RateNote:
+    """A token bucket that only tells: a publish rate is watched, never enforced."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._tokens = float(limit)
+        self._filled_ms = 0
+        self._noted_ms = -10_000
+
+    def exceeded(self, now_ms: int) -> bool:
+        """Count one message; say so at most every ten seconds when the rate is over the limit."""
+        self._tokens = min(self.limit, self._tokens + (now_ms - self._filled_ms) * self.limit / 1_000)
+        self._filled_ms = now_ms
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return False
+        if now_ms - self._noted_ms < 10_000:
+            return False
+        self._noted_ms = now_ms
+        return True

@@ -1,0 +1,256 @@
+"""The three messages of the hot path, read in place instead of decoded into objects.
+
+A published `StreamMessage` is stored and delivered as the bytes the client sent; only a few fields are
+needed on the way. What is accepted here goes to every consumer, and one message that some client's
+decoder refuses would be redelivered to it for ever. So the scan is as strict as the strictest decoder:
+known fields must have their wire type, strings must be UTF-8, nothing may be cut off. Unknown fields
+are passed through untouched.
+
+To deliver with an offset, `offset_suffix` is appended: protobuf merges a repeated occurrence of a
+sub-message, and the last scalar wins, so the suffix overwrites `msg_id.topic_offset` alone.
+"""
+
+from typing import Final
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+
+OFFSET_SUFFIX_BYTES_MAX: Final = 13
+"""Longest `offset_suffix`: tag, length, inner tag, ten bytes of number."""
+
+_VARINT: Final = 0
+_FIXED64: Final = 1
+_BYTES: Final = 2
+_FIXED32: Final = 5
+
+
+class PublishScan:
+    """What a publish needs to know of its StreamMessage."""
+
+    __slots__ = ("has_msg_id", "payload_bytes", "producer_id", "request_id", "topic_name")
+
+    def __init__(self) -> None:
+        self.request_id: int = 0
+        self.has_msg_id: bool = False
+        self.producer_id: int = 0
+        self.topic_name: bytes = b""
+        self.payload_bytes: int = 0
+
+
+class AckScan:
+    """What an ack needs to know of its AckRequest."""
+
+    __slots__ = ("has_msg_id", "request_id", "subscription", "topic_name", "topic_offset")
+
+    def __init__(self) -> None:
+        self.request_id: int = 0
+        self.has_msg_id: bool = False
+        self.topic_name: bytes = b""
+        self.topic_offset: int = 0
+        self.subscription: bytes = b""
+
+
+def scan_publish(body: bytes) -> PublishScan:
+    """Check a whole StreamMessage and return the fields a publish needs."""
+    scan = PublishScan()
+    end = len(body)
+    position = 0
+    while position < end:
+        tag = body[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = _varint(body, position - 1, end)
+        if tag == 0x1A:  # payload, the long one
+            size, position = _length(body, position, end)
+            scan.payload_bytes = size
+            position += size
+        elif tag == 0x12:  # msg_id
+            size, position = _length(body, position, end)
+            _scan_msg_id(body, position, position + size, scan)
+            position += size
+        elif tag == 0x08:  # request_id
+            scan.request_id, position = _varint(body, position, end)
+        elif tag in (0x20, 0x40, 0x48):  # publish_time, schema_id, schema_version
+            position = _varint(body, position, end)[1]
+        elif tag in (0x2A, 0x32, 0x52):  # producer_name, subscription_name, routing_key
+            size, position = _length(body, position, end)
+            _check_text(body, position, position + size)
+            position += size
+        elif tag == 0x3A:  # one attribute
+            size, position = _length(body, position, end)
+            _check_attribute(body, position, position + size)
+            position += size
+        elif tag >> 3 <= 10:
+            raise _malformed("StreamMessage", position, f"tag {tag} is not one of this message's")
+        else:
+            position = _skip(body, tag, position, end)
+    return scan
+
+
+def scan_ack(body: bytes) -> AckScan:
+    """Return the fields an AckRequest or a NackRequest is addressed by."""
+    scan = AckScan()
+    end = len(body)
+    position = 0
+    while position < end:
+        tag, position = _varint(body, position, end)
+        if tag == 0x12:
+            size, position = _length(body, position, end)
+            _scan_ack_msg_id(body, position, position + size, scan)
+            position += size
+        elif tag == 0x08:
+            scan.request_id, position = _varint(body, position, end)
+        elif tag == 0x1A:
+            size, position = _length(body, position, end)
+            scan.subscription = body[position : position + size]
+            position += size
+        else:
+            position = _skip(body, tag, position, end)
+    return scan
+
+
+def routing_key(body: bytes) -> bytes:
+    """The key a stored StreamMessage is routed by: its routing_key if present, else its producer's name."""
+    producer_name = b""
+    end = len(body)
+    position = 0
+    key: bytes | None = None
+    while position < end:
+        tag, position = _varint(body, position, end)
+        if tag in (0x52, 0x2A):
+            size, position = _length(body, position, end)
+            value = body[position : position + size]
+            position += size
+            if tag == 0x52:
+                key = value
+            else:
+                producer_name = value
+        else:
+            position = _skip(body, tag, position, end)
+    return producer_name if key is None else key
+
+
+def offset_suffix(offset: int) -> bytes:
+    """Bytes that, appended to a StreamMessage, set `msg_id.topic_offset`."""
+    number = encode_varint(offset)
+    return b"\x12" + bytes((len(number) + 1,)) + b"\x28" + number
+
+
+def encode_request_id(request_id: int) -> bytes:
+    """A response whose only content is field 1, the echoed request id."""
+    return b"\x08" + encode_varint(request_id) if request_id else b""
+
+
+def encode_varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    digits: list[int] = []
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def _scan_msg_id(body: bytes, position: int, end: int, scan: PublishScan) -> None:
+    scan.has_msg_id = True
+    while position < end:
+        tag, position = _varint(body, position, end)
+        if tag == 0x08:
+            scan.producer_id, position = _varint(body, position, end)
+        elif tag in (0x12, 0x1A):
+            size, position = _length(body, position, end)
+            _check_text(body, position, position + size)
+            if tag == 0x12:
+                scan.topic_name = body[position : position + size]
+            position += size
+        elif tag == 0x28:
+            position = _varint(body, position, end)[1]
+        elif tag >> 3 <= 5 and tag >> 3 != 4:
+            raise _malformed("MsgID", position, f"tag {tag} is not one of this message's")
+        else:
+            position = _skip(body, tag, position, end)
+
+
+def _scan_ack_msg_id(body: bytes, position: int, end: int, scan: AckScan) -> None:
+    scan.has_msg_id = True
+    while position < end:
+        tag, position = _varint(body, position, end)
+        if tag == 0x28:
+            scan.topic_offset, position = _varint(body, position, end)
+        elif tag == 0x12:
+            size, position = _length(body, position, end)
+            scan.topic_name = body[position : position + size]
+            position += size
+        else:
+            position = _skip(body, tag, position, end)
+
+
+def _check_attribute(body: bytes, position: int, end: int) -> None:
+    while position < end:
+        tag, position = _varint(body, position, end)
+        if tag in (0x0A, 0x12):
+            size, position = _length(body, position, end)
+            _check_text(body, position, position + size)
+            position += size
+        elif tag >> 3 <= 2:
+            raise _malformed("attributes", position, f"tag {tag} is not one of an attribute's")
+        else:
+            position = _skip(body, tag, position, end)
+
+
+def _check_text(body: bytes, start: int, end: int) -> None:
+    text = body[start:end]
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise _malformed("StreamMessage", start, "a text field is not UTF-8") from error
+
+
+def _varint(body: bytes, position: int, end: int) -> tuple[int, int]:
+    """Value and the position behind it."""
+    if position < end:
+        value = body[position]
+        position += 1
+        if value < 0x80:
+            return value, position
+        value &= 0x7F
+        shift = 7
+        while position < end and shift < 70:
+            digit = body[position]
+            position += 1
+            value |= (digit & 0x7F) << shift
+            if digit < 0x80:
+                if value >> 64:
+                    raise _malformed("message", position, "a number exceeds 64 bits")
+                return value, position
+            shift += 7
+    raise _malformed("message", position, "a number is cut off or longer than ten bytes")
+
+
+def _length(body: bytes, position: int, end: int) -> tuple[int, int]:
+    """Length of a field and the position of its first byte, both inside the message."""
+    size, position = _varint(body, position, end)
+    if size > end - position:
+        raise _malformed("message", position, f"a field claims {size} bytes, {end - position} are left")
+    return size, position
+
+
+def _skip(body: bytes, tag: int, position: int, end: int) -> int:
+    """Pass over a field this release does not know."""
+    kind = tag & 7
+    if tag < 8 or tag >> 32:
+        raise _malformed("message", position, f"field number {tag >> 3} does not exist")
+    if kind == _VARINT:
+        return _varint(body, position, end)[1]
+    if kind == _BYTES:
+        size, position = _length(body, position, end)
+        return position + size
+    position += 8 if kind == _FIXED64 else 4
+    if kind not in (_FIXED64, _FIXED32) or position > end:
+        raise _malformed("message", position, f"wire type {kind} is unknown or its field is cut off")
+    return position
+
+
+def _malformed(what: str, position: int, why: str) -> Rejected:
+    return Rejected(f"malformed {what} at byte {position}: {why}", ErrorCode.MALFORMED_REQUEST)

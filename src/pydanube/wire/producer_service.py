@@ -1,0 +1,61 @@
+"""danube.ProducerService: creating producers, and the hot call of the whole broker, SendMessage."""
+
+from pydanube.broker.broker import Broker
+from pydanube.kernel.errors import DanubeError
+from pydanube.protocol.danube_pb2 import ProducerAccessMode, ProducerRequest, ProducerResponse
+from pydanube.protocol.http2.headers import Headers
+from pydanube.protocol.messages import encode_request_id, scan_publish
+from pydanube.wire.calls import CallCounts, parse
+from pydanube.wire.grpc_connection import GrpcConnection
+
+
+class ProducerService:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.create_calls = CallCounts()
+        self.send_calls = CallCounts()
+
+    async def create_producer(self, body: bytes, headers: Headers) -> bytes:
+        with self.create_calls:
+            request = parse(ProducerRequest, body)
+            producer = await self._broker.create_producer(
+                topic_name=request.topic_name,
+                producer_name=request.producer_name,
+                dispatch=request.dispatch_strategy,
+                exclusive=request.producer_access_mode == ProducerAccessMode.Exclusive,
+                subject=request.schema_ref.subject if request.HasField("schema_ref") else None,
+            )
+            return ProducerResponse(
+                request_id=request.request_id, producer_id=producer.id, producer_name=producer.name
+            ).SerializeToString()
+
+    def send_message(self, connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
+        """One message: checked here, answered when its topic says it is safe."""
+        try:
+            scan = scan_publish(body)
+            self._broker.publish(scan, body, SendReply(self, connection, stream_id, scan.request_id))
+        except DanubeError:
+            self.send_calls.errors += 1
+            raise
+
+
+class SendReply:
+    """Answers one SendMessage once its outcome is known."""
+
+    __slots__ = ("_connection", "_request_id", "_service", "_stream_id")
+
+    def __init__(
+        self, service: ProducerService, connection: GrpcConnection, stream_id: int, request_id: int
+    ) -> None:
+        self._service = service
+        self._connection = connection
+        self._stream_id = stream_id
+        self._request_id = request_id
+
+    def __call__(self, error: DanubeError | None) -> None:
+        if error is None:
+            self._service.send_calls.ok += 1
+            self._connection.reply(self._stream_id, encode_request_id(self._request_id))
+        else:
+            self._service.send_calls.errors += 1
+            self._connection.fail(self._stream_id, error)

@@ -1,0 +1,46 @@
+"""Which method of the gRPC API is served by what."""
+
+from dataclasses import dataclass
+
+from pydanube.broker.broker import Broker
+from pydanube.wire.consumer_service import ConsumerService
+from pydanube.wire.discovery_service import Advertised, DiscoveryService
+from pydanube.wire.grpc_connection import Handler, asynchronous
+from pydanube.wire.health_service import HealthService
+from pydanube.wire.producer_service import ProducerService
+from pydanube.wire.storage_service import StorageService
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlane:
+    """The services of the client port."""
+
+    producer: ProducerService
+    consumer: ConsumerService
+    discovery: DiscoveryService
+    health: HealthService
+    storage: StorageService
+
+    @classmethod
+    def of(cls, broker: Broker, advertised: Advertised) -> "DataPlane":
+        return cls(
+            ProducerService(broker),
+            ConsumerService(broker),
+            DiscoveryService(broker, advertised),
+            HealthService(broker),
+            StorageService(),
+        )
+
+    def routes(self) -> dict[str, Handler]:
+        return {
+            "/danube.ProducerService/CreateProducer": asynchronous(self.producer.create_producer),
+            "/danube.ProducerService/SendMessage": self.producer.send_message,
+            "/danube.ConsumerService/Subscribe": asynchronous(self.consumer.subscribe),
+            "/danube.ConsumerService/ReceiveMessages": self.consumer.receive_messages,
+            "/danube.ConsumerService/Ack": self.consumer.ack,
+            "/danube.ConsumerService/Nack": self.consumer.nack,
+            "/danube.Discovery/TopicLookup": self.discovery.topic_lookup,
+            "/danube.Discovery/TopicPartitions": self.discovery.topic_partitions,
+            "/danube.HealthCheck/HealthCheck": self.health.health_check,
+            "/danube.StorageService/ListSegmentDescriptors": self.storage.list_segment_descriptors,
+        }
