@@ -13,9 +13,7 @@ from pydanube.log.journal import Journal
 from pydanube.log.settings import JournalSettings
 from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
 from pydanube.protocol.http2 import Http2Limits
-from pydanube.server.broker_metrics import BrokerMetrics
 from pydanube.server.config import ServerConfig, Settings
-from pydanube.server.exporter import Exporter
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
 from pydanube.wire.discovery_service import Advertised
@@ -98,11 +96,6 @@ class Standalone:
         listener = Listener(
             [http2_door(server.new_connection)], connections_max=settings.limits.max_connections
         )
-        metrics = BrokerMetrics(broker, services, server, listener)
-        if listeners.prometheus is not None:
-            exporter = Exporter(listeners.prometheus, metrics, broker_id=str(identity))
-            await exporter.start()
-            self._closing.push_async_callback(exporter.stop)
 
         async def close() -> None:
             listener.stop_accepting()
