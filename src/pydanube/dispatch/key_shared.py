@@ -43,7 +43,7 @@ class KeySharedSubscription(ReliableSubscription):
         self._held = 0
         self._reroute_due = False
         self._first = 0
-        """Whose messages are looked at first, so that pacing starves nobody."""
+        """Who is served first: the one after whom pacing stopped the last time."""
 
     def room(self) -> int:
         if self._attached == 0 or self.bytes_held >= self._bytes_max:
@@ -114,17 +114,17 @@ class KeySharedSubscription(ReliableSubscription):
 
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
         consumers = list(self._consumers.values())
-        self._first = (self._first + 1) % len(consumers)
-        for place in range(len(consumers)):
-            consumer = consumers[(self._first + place) % len(consumers)]
+        for turn in range(len(consumers)):
+            place = (self._first + turn) % len(consumers)
+            consumer = consumers[place]
             ready = consumer.ready
-            while (
-                ready
-                and consumer.credit > 0
-                and allowance > 0
-                and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX
-            ):
+            served = False
+            while ready and consumer.credit > 0 and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX:
+                if allowance == 0:
+                    self._first = place + 1 if served else place
+                    return 0
                 self._send(self._entries[heappop(ready)], consumer, deadline_ms, actions)
+                served = True
                 allowance -= 1
         return allowance
 
