@@ -1,0 +1,189 @@
+"""The metrics of a broker as a table, and how readings become the Prometheus text format.
+
+The hot path only counts in plain integers and `Distribution`s. At a scrape a `Source` reads them on the
+event loop, where nothing can change meanwhile; rendering is done elsewhere from that reading.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from pydanube.kernel.distribution import QUANTILES, Distribution
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table. Readings are multiplied by `scale`: latencies are counted in whole µs."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    scale: float = 1.0
+
+
+TOPIC: Final = ("topic",)
+SUBSCRIPTION: Final = ("topic", "subscription")
+MICROSECONDS_AS_MS: Final = 0.001
+
+TOPIC_MESSAGES_IN = Metric("danube_topic_messages_in_total", Kind.COUNTER, "Messages accepted", TOPIC)
+TOPIC_BYTES_IN = Metric("danube_topic_bytes_in_total", Kind.COUNTER, "Bytes of messages accepted", TOPIC)
+TOPIC_MESSAGE_SIZE = Metric(
+    "danube_topic_message_size_bytes", Kind.SUMMARY, "Size of messages accepted", TOPIC
+)
+TOPIC_PRODUCERS = Metric("danube_topic_active_producers", Kind.GAUGE, "Producers of a topic", TOPIC)
+TOPIC_CONSUMERS = Metric("danube_topic_active_consumers", Kind.GAUGE, "Consumers of a topic", TOPIC)
+TOPIC_SUBSCRIPTIONS = Metric(
+    "danube_topic_active_subscriptions", Kind.GAUGE, "Subscriptions of a topic", TOPIC
+)
+MESSAGES_OUT = Metric("danube_consumer_messages_out_total", Kind.COUNTER, "Messages delivered", SUBSCRIPTION)
+BYTES_OUT = Metric(
+    "danube_consumer_bytes_out_total", Kind.COUNTER, "Bytes of messages delivered", SUBSCRIPTION
+)
+PRODUCER_SENDS = Metric(
+    "danube_producer_send_total", Kind.COUNTER, "Publish calls answered", ("topic", "result", "error_code")
+)
+PRODUCER_SEND_LATENCY = Metric(
+    "danube_producer_send_latency_ms",
+    Kind.SUMMARY,
+    "From the arrival of a publish to its acknowledgement",
+    TOPIC,
+    scale=MICROSECONDS_AS_MS,
+)
+RPCS = Metric("danube_broker_rpc_total", Kind.COUNTER, "Calls answered", ("service", "method", "result"))
+TOPICS_OWNED = Metric("danube_broker_topics_owned", Kind.GAUGE, "Topics served by this broker")
+SUBSCRIPTION_CONSUMERS = Metric(
+    "danube_subscription_active_consumers", Kind.GAUGE, "Consumers attached", SUBSCRIPTION
+)
+SUBSCRIPTION_LAG = Metric(
+    "danube_subscription_lag_messages", Kind.GAUGE, "Messages not acknowledged yet", SUBSCRIPTION
+)
+SUBSCRIPTION_PENDING = Metric(
+    "danube_subscription_pending_redelivery", Kind.GAUGE, "Messages waiting to be sent again", SUBSCRIPTION
+)
+SUBSCRIPTION_BLOCKED = Metric(
+    "danube_subscription_terminal_blocked", Kind.GAUGE, "1 while a poison message blocks it", SUBSCRIPTION
+)
+NACKS = Metric("danube_subscription_nack_total", Kind.COUNTER, "Negative acknowledgements", SUBSCRIPTION)
+REDELIVERIES = Metric(
+    "danube_subscription_redelivery_total", Kind.COUNTER, "Messages sent again", SUBSCRIPTION
+)
+ACK_TIMEOUTS = Metric(
+    "danube_subscription_ack_timeout_total", Kind.COUNTER, "Messages not acknowledged in time", SUBSCRIPTION
+)
+_POISON: Final = (*SUBSCRIPTION, "poison_policy")
+RETRIES_EXHAUSTED = Metric(
+    "danube_subscription_retry_exhausted_total", Kind.COUNTER, "Messages out of redeliveries", _POISON
+)
+DEAD_LETTERS = Metric(
+    "danube_subscription_dlq_total", Kind.COUNTER, "Messages sent to the dead-letter topic", _POISON
+)
+DROPPED = Metric(
+    "danube_subscription_dropped_total",
+    Kind.COUNTER,
+    "Messages of non-reliable topics no consumer could take",
+    SUBSCRIPTION,
+)
+WAL_APPENDS = Metric("danube_wal_append_total", Kind.COUNTER, "Entries appended to the journal", TOPIC)
+WAL_APPEND_BYTES = Metric(
+    "danube_wal_append_bytes_total", Kind.COUNTER, "Bytes appended to the journal", TOPIC
+)
+JOURNAL_SYNCS = Metric(
+    "danube_journal_sync_total", Kind.COUNTER, "Syncs of the journal, shared by all topics"
+)
+JOURNAL_BYTES = Metric("danube_journal_bytes_total", Kind.COUNTER, "Bytes written to the journal")
+JOURNAL_SYNC_LATENCY = Metric(
+    "danube_journal_sync_latency_ms",
+    Kind.SUMMARY,
+    "Time of one write and sync of the journal",
+    scale=MICROSECONDS_AS_MS,
+)
+JOURNAL_UNSEALED_BYTES = Metric("danube_journal_unsealed_bytes", Kind.GAUGE, "Bytes not in a segment yet")
+CONNECTIONS_OPEN = Metric("danube_connections_open", Kind.GAUGE, "Client connections open")
+CONNECTIONS = Metric("danube_connections_total", Kind.COUNTER, "Client connections accepted")
+CONNECTIONS_REFUSED = Metric(
+    "danube_connections_refused_total", Kind.COUNTER, "Client connections refused for lack of room"
+)
+PROTOCOL_ERRORS = Metric(
+    "danube_connection_protocol_errors_total", Kind.COUNTER, "Connections closed for breaking the protocol"
+)
+
+TABLE: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+"""Every metric, in the order of the exposition."""
+
+Sample = tuple[Metric, Sequence[str], int | float | Distribution]
+"""A metric, the values of its labels, and the reading."""
+
+
+class Source(Protocol):
+    """Whoever holds the counters."""
+
+    def samples(self) -> Iterable[Sample]:
+        """Read everything now; called on the event loop and expected to be quick."""
+        ...
+
+
+def read(source: Source) -> list[Sample]:
+    """A reading that later counting does not touch."""
+    return [
+        (metric, labels, value.copy() if isinstance(value, Distribution) else value)
+        for metric, labels, value in source.samples()
+    ]
+
+
+def render(samples: Iterable[Sample], *, broker_id: str) -> bytes:
+    """The text exposition of a reading; every series carries `broker="{broker_id}"`."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Reading(samples, broker_id))
+    return generate_latest(registry)
+
+
+class _Reading(Collector):
+    """Shows one reading to prometheus_client. Metrics without a sample still show their help and type."""
+
+    def __init__(self, samples: Iterable[Sample], broker_id: str) -> None:
+        self._broker_id = broker_id
+        self._by_metric: dict[Metric, list[tuple[Sequence[str], int | float | Distribution]]] = {
+            metric: [] for metric in TABLE
+        }
+        for metric, labels, value in samples:
+            self._by_metric[metric].append((labels, value))
+
+    def collect(self) -> Iterator[Family]:
+        for metric, readings in self._by_metric.items():
+            family = _FAMILIES[metric.kind](metric.name, metric.help)
+            for values, reading in readings:
+                labels = dict(zip(metric.labels, values, strict=True), broker=self._broker_id)
+                _add(family, metric, labels, reading)
+            yield family
+
+
+_FAMILIES: Final[
+    dict[Kind, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[SummaryMetricFamily]]
+] = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.SUMMARY: SummaryMetricFamily,
+}
+
+
+def _add(family: Family, metric: Metric, labels: dict[str, str], reading: int | float | Distribution) -> None:
+    if not isinstance(reading, Distribution):
+        family.add_sample(metric.name, labels, reading * metric.scale)
+        return
+    for share, value in zip(QUANTILES, reading.quantiles(), strict=True):
+        family.add_sample(metric.name, labels | {"quantile": f"{share:g}"}, value * metric.scale)
+    family.add_sample(metric.name + "_sum", labels, reading.sum * metric.scale)
+    family.add_sample(metric.name + "_count", labels, reading.count)
