@@ -34,7 +34,7 @@ Done = Callable[[DanubeError | None], None]
 """Told once what became of an append: None when it is as durable as its topic's policy asks."""
 
 RESERVE_BYTES = 16 * BLOCK_BYTES
-"""Room at the end of a file that only closing uses: stopping cleanly needs no space on the disk."""
+"""Room at the end of a file for what must work on a full disk: giving up segments, and closing."""
 
 _SLACK_BYTES = 2 * BLOCK_BYTES
 """A marker and the padding that may come with the next hand-over."""
@@ -43,7 +43,17 @@ _SLACK_BYTES = 2 * BLOCK_BYTES
 class PendingBatch:
     """Entries collected in one loop tick."""
 
-    __slots__ = ("buffers", "bytes", "count", "dones", "ends", "file_sequence", "sync", "sync_soon")
+    __slots__ = (
+        "buffers",
+        "bytes",
+        "count",
+        "dones",
+        "ends",
+        "file_sequence",
+        "is_urgent",
+        "sync",
+        "sync_soon",
+    )
 
     def __init__(self, file_sequence: int) -> None:
         self.file_sequence = file_sequence
@@ -54,6 +64,7 @@ class PendingBatch:
         self.ends: dict[TopicLog, int] = {}
         self.sync = False
         self.sync_soon = False
+        self.is_urgent = False
 
     @property
     def disk_bytes_max(self) -> int:
@@ -100,6 +111,7 @@ class CommitQueue:
             if chunk.file_sequence == file_sequence
         )
         self._begun_position = 0
+        self._reserve_bytes = RESERVE_BYTES // 2
         self._dirty_cursors: dict[tuple[TopicLog, str], None] = {}
         self._cursor_timer: asyncio.TimerHandle | None = None
         self._space_timer: asyncio.TimerHandle | None = None
@@ -160,8 +172,9 @@ class CommitQueue:
     def add_state(self, entry: bytes, done: Done | None = None) -> None:
         """Take a state entry. With `done` it is made durable, without it rides with the next group."""
         if self._refusal is not None:
-            # The next file's snapshot will hold it; who waits for it is told that it is not there yet.
-            if done is not None:
+            # The next file's snapshot will hold it. Who waits for it may use the reserve: giving up old
+            # segments is what frees a full disk.
+            if done is not None and not self._use_reserve(entry, done):
                 done(_copy(self._refusal))
             return
         if len(entry) > self._room:
@@ -179,6 +192,27 @@ class CommitQueue:
                 self.loop.call_soon(self._hand_over)
         else:
             self._schedule_lazy_hand_over()
+
+    def _use_reserve(self, entry: bytes, done: Done) -> bool:
+        if self._refusal is None or self._refusal.code is not ErrorCode.DISK_FULL or self._writer is None:
+            return False
+        size = bytes_on_disk(len(entry)) + BLOCK_BYTES
+        if size > self._reserve_bytes:
+            return False
+        self._reserve_bytes -= size
+        batch = PendingBatch(self.file_sequence)
+        batch.is_urgent = batch.sync = True
+        batch.buffers.append(entry)
+        batch.bytes, batch.count = len(entry), 1
+        batch.dones.append(done)
+        self._outstanding.append(batch)
+        self._writer.put(batch)
+        return True
+
+    def forget_topic(self, log: "TopicLog") -> None:
+        """The topic is being deleted: leave it and its cursors out of what is written from now on."""
+        self.logs.pop(log.topic_id, None)
+        self._dirty_cursors = {key: None for key in self._dirty_cursors if key[0] is not log}
 
     def cursor_changed(self, log: "TopicLog", subscription: str) -> None:
         """Write that cursor with the next group, or soon if there is none."""
@@ -304,6 +338,7 @@ class CommitQueue:
 
     def file_begun(self, file_sequence: int, position: int) -> None:
         self.closed_files.append(file_sequence - 1)
+        self._reserve_bytes = RESERVE_BYTES // 2
         if file_sequence == self.file_sequence:
             self._begun_position = self._position = position
             self._measure_room()
@@ -401,7 +436,7 @@ class CommitQueue:
     def _last_words(self) -> list[bytes]:
         """Cursors that found no file to go to; as many as the reserve holds, the rest is delivered again."""
         entries: list[bytes] = []
-        room = RESERVE_BYTES - _SLACK_BYTES
+        room = RESERVE_BYTES // 2 - _SLACK_BYTES
         for log, subscription in self._dirty_cursors:
             facts = encode_topic_state(
                 log.topic_id, log.epoch, start_offset=log.start_offset, next_offset=log.next_offset

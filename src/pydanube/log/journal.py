@@ -13,12 +13,16 @@ from pydanube.log.commit import CommitQueue
 from pydanube.log.files import JournalDirectory
 from pydanube.log.opening import open_files
 from pydanube.log.recovery import Progress, RecoveredTopic
+from pydanube.log.sealing import Sealer
 from pydanube.log.settings import JournalSettings
 from pydanube.log.topic_log import TopicLog
 from pydanube.log.writer import JournalWriter
 from pydanube.metadata import MetadataStore
+from pydanube.segments.descriptor import Catalogue
 from pydanube.segments.disk import Disk, LocalDisk
 from pydanube.segments.entry import encode_topic_drop, encode_topic_state
+from pydanube.segments.history import delete_history, open_history
+from pydanube.segments.store import LocalSegmentStore, SegmentStore
 
 
 class Journal:
@@ -28,9 +32,20 @@ class Journal:
     `forget_unopened`. Until that last call nothing found on disk is given up.
     """
 
-    def __init__(self, queue: CommitQueue, directory: JournalDirectory) -> None:
+    def __init__(
+        self,
+        queue: CommitQueue,
+        sealer: Sealer,
+        *,
+        store: SegmentStore,
+        catalogue: Catalogue,
+        deletions: dict[int, TopicName],
+    ) -> None:
         self._queue = queue
-        self._directory = directory
+        self._sealer = sealer
+        self._store = store
+        self._catalogue = catalogue
+        self._deletions = deletions
 
     @classmethod
     async def open(
@@ -39,6 +54,7 @@ class Journal:
         *,
         metadata: MetadataStore,
         clock: Clock,
+        segments: SegmentStore | None = None,
         broker_id: str = "standalone",
         settings: JournalSettings | None = None,
         disk: Disk | None = None,
@@ -47,6 +63,7 @@ class Journal:
         """Recover what is in `directory` and start the writer thread.
 
         Args:
+            segments: where sealed history goes; by default the directory `segments` beside this one.
             broker_id: under `/storage/journals/{broker_id}` the metadata store remembers which journal this
                 broker has written, so that a lost directory is noticed.
             progress: told (bytes read, bytes in all) while recovering, in the loop thread.
@@ -86,7 +103,14 @@ class Journal:
                 group_sequence=opened.group_sequence,
             )
         )
-        return cls(queue, files)
+        catalogue = Catalogue(metadata, broker_id)
+        return cls(
+            queue,
+            Sealer(queue, files, clock),
+            store=segments or LocalSegmentStore(directory.parent / "segments", disk),
+            catalogue=catalogue,
+            deletions=await catalogue.deletions(),
+        )
 
     @property
     def recovered(self) -> Mapping[int, RecoveredTopic]:
@@ -111,14 +135,26 @@ class Journal:
 
         Raises:
             Conflict: the topic was written under a later epoch: this broker does not own it any more.
+            Corrupt: a part of the topic is neither in the journal nor in segments.
         """
         queue = self._queue
+        if topic_id in self._deletions:
+            await self._finish_deletion(topic_id)
         found = queue.recovered.get(topic_id)
         if found is not None and found.epoch > epoch:
             raise Conflict(
                 f"topic {name} was written under epoch {found.epoch}, this is {epoch}: ask for its owner again"
             )
         state = found or RecoveredTopic(topic_id, epoch, 0, 0)
+        history = await open_history(
+            self._store,
+            self._catalogue,
+            name,
+            topic_id,
+            start_offset=state.start_offset,
+            next_offset=state.tail.first_offset(otherwise=state.next_offset),
+            is_new=found is None,
+        )
         log = TopicLog(
             queue,
             topic_id,
@@ -127,6 +163,7 @@ class Journal:
             next_offset=state.next_offset,
             cursors=state.cursors,
             tail=state.tail,
+            history=history,
             fsync=fsync,
             on_committed=on_committed,
         )
@@ -141,16 +178,34 @@ class Journal:
         return log
 
     async def forget_unopened(self) -> list[int]:
-        """Give up every topic found on disk that was not opened; return their ids."""
+        """Give up every topic found on disk that was not opened, return their ids, and begin sealing."""
+        for topic_id in list(self._deletions):
+            await self._finish_deletion(topic_id)
         dead = list(self._queue.recovered)
         for topic_id in dead:
-            topic = self._queue.recovered.pop(topic_id)
-            self._queue.unsealed_bytes -= sum(chunk.memory_bytes for chunk in topic.tail.chunks)
-            self._queue.add_state(encode_topic_drop(topic_id, topic.epoch))
+            self._drop(topic_id)
+        self._sealer.start()
         return dead
+
+    async def _finish_deletion(self, topic_id: int) -> None:
+        self._drop(topic_id)
+        await delete_history(self._store, self._catalogue, self._deletions[topic_id], topic_id)
+        del self._deletions[topic_id]
+
+    def _drop(self, topic_id: int) -> None:
+        topic = self._queue.recovered.pop(topic_id, None)
+        if topic is not None:
+            self._queue.unsealed_bytes -= topic.tail.clear()
+            self._queue.add_state(encode_topic_drop(topic_id, topic.epoch))
+
+    async def seal_now(self) -> None:
+        """Close the file in use and return when everything in it is in segments."""
+        await self._queue.rotate()
+        await self._sealer.finish()
 
     async def close(self) -> None:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
+        await self._sealer.stop()
         await self._queue.close()
 
 

@@ -83,6 +83,17 @@ class Tail:
             chunk.cut(end)
         return before - sum(chunk.memory_bytes for chunk in self.chunks)
 
+    def forget(self, chunk: Chunk) -> None:
+        """Drop a sealed chunk from memory; nothing happens if it is gone."""
+        if chunk in self.chunks:
+            self.chunks.remove(chunk)
+
+    def clear(self) -> int:
+        """Drop everything; return how many bytes of memory were not sealed."""
+        unsealed = sum(chunk.memory_bytes for chunk in self.chunks if not chunk.sealed)
+        self.chunks.clear()
+        return unsealed
+
     def read(self, offset: int, *, end: int, messages_max: int, bytes_max: int) -> list[Row] | None:
         """Entries from the one that holds `offset` up to `end`; None if that one is not in memory.
 

@@ -1,18 +1,23 @@
-"""One topic's face of the journal: dense offsets in, rows out, cursors kept."""
+"""One topic's face of the journal: dense offsets in, rows out, cursors kept, old segments given up."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pydanube.kernel.errors import ErrorCode, Rejected
-from pydanube.kernel.policies import FsyncPolicy
-from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Row, Tail
+from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
+from pydanube.kernel.policies import FsyncPolicy, Retention
+from pydanube.log.retention import expired
+from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Chunk, Row, Tail
 from pydanube.segments.entry import (
     BODY_BYTES_MAX,
     HEADER_BYTES,
     Kind,
     encode_cursor_drop,
     encode_header,
+    encode_topic_drop,
+    encode_topic_state,
 )
+from pydanube.segments.history import TopicHistory
 
 if TYPE_CHECKING:
     from pydanube.log.commit import CommitQueue, Done
@@ -46,6 +51,7 @@ class TopicLog:
         next_offset: int,
         cursors: dict[str, int],
         tail: Tail,
+        history: TopicHistory,
         fsync: FsyncPolicy,
         on_committed: Callable[[], None],
     ) -> None:
@@ -61,7 +67,10 @@ class TopicLog:
         self.on_committed = on_committed
         """Called once per group that held something of this topic, after the `done`s of that group."""
         self.tail = tail
+        self.history = history
         self._queue = queue
+        self._is_deleted = False
+        self._history_change = asyncio.Lock()
 
     def append(
         self,
@@ -86,6 +95,8 @@ class TopicLog:
         if size > BODY_BYTES_MAX:
             raise Rejected(f"a body of {len(body)} bytes is too large", ErrorCode.MESSAGE_TOO_LARGE)
         queue = self._queue
+        if self._is_deleted:
+            raise Rejected(f"topic {self.history.topic} was deleted", ErrorCode.TOPIC_UNKNOWN)
         queue.reserve(size)
         offset = self.next_offset
         head = encode_header(
@@ -104,9 +115,27 @@ class TopicLog:
         Raises:
             OffsetGone: the offset is below `start_offset`.
         """
-        if offset < self.start_offset:
-            raise OffsetGone(self.topic_id, offset, self.start_offset)
+        self._check_not_gone(offset)
         return self.tail.read(offset, end=self.committed_end, messages_max=messages_max, bytes_max=bytes_max)
+
+    async def read_cold(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row]:
+        """Committed rows from `offset` on, from wherever they are; checked against their checksums.
+
+        Ends with the segment or the memory it began in, so a long read takes several calls.
+
+        Raises:
+            OffsetGone: the offset is below `start_offset`.
+            Corrupt: a segment is missing or damaged, with file and position.
+        """
+        rows = self.read(offset, messages_max=messages_max, bytes_max=bytes_max)
+        if rows is not None:
+            return rows
+        try:
+            return await self.history.read(offset, messages_max=messages_max, bytes_max=bytes_max)
+        except DanubeError:
+            # Retention may have deleted the segment while it was being read: then say so instead.
+            self._check_not_gone(offset)
+            raise
 
     def save_cursor(self, subscription: str, offset: int) -> None:
         """Remember that everything below `offset` is consumed; written with the next group or soon.
@@ -122,7 +151,64 @@ class TopicLog:
         if self.cursors.pop(subscription, None) is not None:
             self._queue.add_state(encode_cursor_drop(self.topic_id, self.epoch, subscription))
 
+    async def retain(self, policy: Retention, *, consumed_offset: int | None, now_ms: int) -> int:
+        """Give up sealed segments as the policy says; return how many.
+
+        `consumed_offset` is the lowest cursor of all subscriptions, None if there are none. Segments are
+        deleted only after the journal says durably that the topic begins behind them.
+        """
+        async with self._history_change:
+            segments = expired(self.history.segments, policy, consumed_offset=consumed_offset, now_ms=now_ms)
+            if not segments or self._is_deleted:
+                return 0
+            self.start_offset = max(self.start_offset, segments[-1].next_offset)
+            await self._make_durable(
+                encode_topic_state(
+                    self.topic_id, self.epoch, start_offset=self.start_offset, next_offset=self.committed_end
+                )
+            )
+            for segment in segments:
+                await self.history.delete(segment)
+            return len(segments)
+
+    async def delete(self) -> None:
+        """Remove the topic: messages, cursors, segments. A deletion cut short is finished at the next start."""
+        self._is_deleted = True
+        await self.history.begin_deletion()
+        self._queue.forget_topic(self)
+        self._queue.unsealed_bytes -= self.tail.clear()
+        async with self._history_change:
+            await self._make_durable(encode_topic_drop(self.topic_id, self.epoch))
+            await self.history.finish_deletion()
+
+    async def seal(self, chunk: Chunk, *, created_ms: int) -> bool:
+        """Store the chunk as a segment; False if the topic was deleted meanwhile."""
+        async with self._history_change:
+            if self._is_deleted:
+                return False
+            await self.history.seal(chunk.heads, chunk.bodies, created_ms=created_ms)
+            chunk.sealed = not self._is_deleted
+            return chunk.sealed
+
     def take_back(self) -> int:
         """Forget what was never written; return how many bytes of memory that freed."""
         self.next_offset = self.committed_end
         return self.tail.cut(self.committed_end)
+
+    async def _make_durable(self, entry: bytes) -> None:
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: DanubeError | None) -> None:
+            if written.cancelled():
+                return
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+
+        self._queue.add_state(entry, done)
+        await written
+
+    def _check_not_gone(self, offset: int) -> None:
+        if offset < self.start_offset:
+            raise OffsetGone(self.topic_id, offset, self.start_offset)

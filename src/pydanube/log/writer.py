@@ -45,6 +45,11 @@ class Batch(Protocol):
         """Durable within the sync interval."""
         ...
 
+    @property
+    def is_urgent(self) -> bool:
+        """Written even while there is no new file: it fits into the reserve of the old one."""
+        ...
+
 
 class Rotate:
     """Close the file and begin the next one with this snapshot, encoded by the writer thread."""
@@ -133,7 +138,7 @@ class JournalWriter:
             while not isinstance(command := self._next_command(), Close):
                 if isinstance(command, Rotate):
                     self._rotate(command)
-                elif not self._refusing:
+                elif command.is_urgent or not self._refusing:
                     self._commit(command)
             self._end(command)
         except Exception as caught:
@@ -180,7 +185,11 @@ class JournalWriter:
                 command = self._queue.get_nowait()
             except Empty:
                 break
-            if isinstance(command, Rotate | Close) or size + command.bytes > self._settings.group_bytes_max:
+            if (
+                isinstance(command, Rotate | Close)
+                or command.is_urgent
+                or size + command.bytes > self._settings.group_bytes_max
+            ):
                 self._held = command
                 break
             batches.append(command)

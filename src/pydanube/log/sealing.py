@@ -1,0 +1,127 @@
+"""Turning closed journal files into segments, then giving the files back.
+
+Order per file: every topic's segment written and synced, its descriptor stored, and only then the file
+released. A crash in between repeats the file after restart; segments that exist already stay as they are.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+
+from pydanube.kernel.clock import Clock
+from pydanube.kernel.errors import DanubeError
+from pydanube.log.commit import CommitQueue
+from pydanube.log.files import JournalDirectory
+from pydanube.log.tail import Chunk
+from pydanube.log.topic_log import TopicLog
+
+logger = logging.getLogger("pydanube.log")
+
+TOPICS_AT_ONCE_MAX = 8
+"""Segments written at the same time: their syncs share the file system's own commits."""
+RETRY_SECONDS_MAX = 30.0
+
+
+class Sealer:
+    """One task per journal; works through `CommitQueue.closed_files` from the oldest on."""
+
+    def __init__(self, queue: CommitQueue, directory: JournalDirectory, clock: Clock) -> None:
+        self._queue = queue
+        self._directory = directory
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._stopping = False
+        self._failure: Exception | None = None
+        self._cached: deque[tuple[TopicLog, Chunk]] = deque()
+        self._cached_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        queue.on_rotated = self._wake.set
+
+    def start(self) -> None:
+        self._wake.set()
+        self._task = self._queue.loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End after the segments in hand; what is not sealed stays in the journal."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    async def finish(self) -> None:
+        """Return once every closed file is sealed and released; raise what keeps that from happening."""
+        while self._queue.closed_files:
+            self._failure = None
+            self._tried.clear()
+            self._wake.set()
+            await self._tried.wait()
+            if self._failure is not None:
+                raise self._failure
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping:
+            # Whatever wakes the task makes it look again, a failure after a while does too.
+            with suppress(TimeoutError):
+                pause = min(2.0 ** (failures - 1), RETRY_SECONDS_MAX) if failures else None
+                await asyncio.wait_for(self._wake.wait(), pause)
+            self._wake.clear()
+            try:
+                await self._prepare()
+                await self._seal_closed_files()
+                failures = 0
+            except (OSError, DanubeError) as error:
+                failures += 1
+                self._failure = error
+                logger.warning("sealing failed, tried again later attempt=%d error=%s", failures, error)
+            self._tried.set()
+
+    async def _prepare(self) -> None:
+        """Have the next file ready before it is needed; the disk may be full, sealing may still work."""
+        try:
+            await asyncio.to_thread(self._directory.prepare)
+        except OSError as error:
+            logger.warning("no spare journal file error=%s", error)
+
+    async def _seal_closed_files(self) -> None:
+        closed = self._queue.closed_files
+        while closed and not self._stopping:
+            if await self._seal_file(closed[0]):
+                await asyncio.to_thread(self._directory.release, closed[0])
+                logger.debug("journal file released file_sequence=%d", closed.popleft())
+
+    async def _seal_file(self, file_sequence: int) -> bool:
+        """Whether everything in the file is in segments now."""
+        work = [
+            (log, chunk)
+            for log in self._queue.logs.values()
+            for chunk in log.tail.chunks
+            if chunk.file_sequence == file_sequence and chunk.bases and not chunk.sealed
+        ]
+        gate = asyncio.Semaphore(TOPICS_AT_ONCE_MAX)
+        results = await asyncio.gather(
+            *(self._seal_chunk(log, chunk, gate) for log, chunk in work), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return all(results)
+
+    async def _seal_chunk(self, log: TopicLog, chunk: Chunk, gate: asyncio.Semaphore) -> bool:
+        async with gate:
+            if self._stopping:
+                return False
+            if await log.seal(chunk, created_ms=self._clock.now_ms()):
+                self._queue.unsealed_bytes -= chunk.memory_bytes
+                self._keep_in_cache(log, chunk)
+            return True
+
+    def _keep_in_cache(self, log: TopicLog, chunk: Chunk) -> None:
+        self._cached.append((log, chunk))
+        self._cached_bytes += chunk.memory_bytes
+        while self._cached_bytes > self._queue.settings.cache_bytes_max:
+            oldest_log, oldest = self._cached.popleft()
+            self._cached_bytes -= oldest.memory_bytes
+            oldest_log.tail.forget(oldest)

@@ -1,0 +1,158 @@
+"""The bytes of a segment: header, entries as they are in the journal, sparse index, footer. No I/O.
+
+    header  magic "DSEG", version u16, flags u16, entry count u32, topic id u64, start offset u64,
+            next offset u64, created i64 (Unix ms), reserved 16 bytes, CRC-32C u32 of the header
+    entries one after the other
+    index   (offset u64, position u64) of the first entry and then of one entry per 64 KiB
+    footer  index position u64, index length u32, CRC-32C u32 of the index, magic "GESD",
+            CRC-32C u32 of the footer
+
+Every byte is covered by one of these checksums or by an entry's own.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from pydanube.segments.descriptor import SegmentDescriptor
+from pydanube.segments.entry import decode_header
+
+HEADER_BYTES = 64
+FOOTER_BYTES = 24
+INDEX_EVERY_BYTES = 64 * 1024
+VERSION = 1
+
+_HEADER = struct.Struct("<4sHHIQQQq16x")
+_INDEX_ENTRY = struct.Struct("<QQ")
+_FOOTER = struct.Struct("<QII4s")
+_CRC = struct.Struct("<I")
+_MAGIC = b"DSEG"
+_END_MAGIC = b"GESD"
+
+
+class DamagedSegmentError(ValueError):
+    """The bytes at `position` are not what was written; `why` says in what way."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"{why} at byte {position}")
+        self.position = position
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIndex:
+    """Where entries begin: positions[i] is that of the entry with base offset offsets[i]."""
+
+    offsets: tuple[int, ...]
+    positions: tuple[int, ...]
+    end: int
+    """Position behind the last entry."""
+
+    def window(self, offset: int, bytes_wanted: int) -> tuple[int, int]:
+        """A range of whole entries: begins at or before `offset`, holds about `bytes_wanted` from there."""
+        first = max(bisect_right(self.offsets, offset) - 1, 0)
+        start = self.positions[first]
+        beyond = bisect_right(self.positions, start + bytes_wanted)
+        beyond = max(beyond, first + 1)
+        return start, self.positions[beyond] if beyond < len(self.positions) else self.end
+
+
+def segment_id(topic_id: int, start_offset: int, next_offset: int) -> str:
+    """The same messages of the same topic always get the same name, so sealing twice is sealing once."""
+    return f"{start_offset:020}-{next_offset - 1:020}-{topic_id:016x}.segment"
+
+
+def belongs_to(name: str, topic_id: int) -> bool:
+    """Whether a file of that name is a segment of the topic, or an unfinished one."""
+    return f"-{topic_id:016x}.segment" in name
+
+
+def encode_segment(
+    heads: Sequence[bytes], bodies: Sequence[bytes], *, created_ms: int
+) -> tuple[list[bytes], SegmentDescriptor]:
+    """The buffers of a segment that holds these entries (at least one, contiguous), and its descriptor."""
+    first, last = decode_header(heads[0]), decode_header(heads[-1])
+    next_offset = last.base_offset + last.messages
+    buffers: list[bytes] = [b""]
+    index = bytearray()
+    position = HEADER_BYTES
+    indexed_at = -INDEX_EVERY_BYTES
+    append_times = []
+    for head, body in zip(heads, bodies, strict=True):
+        header = decode_header(head)
+        append_times.append(header.append_ms)
+        if position - indexed_at >= INDEX_EVERY_BYTES:
+            index += _INDEX_ENTRY.pack(header.base_offset, position)
+            indexed_at = position
+        buffers += (head, body)
+        position += len(head) + len(body)
+    fields = _HEADER.pack(
+        _MAGIC, VERSION, 0, len(heads), first.topic_id, first.base_offset, next_offset, created_ms
+    )
+    buffers[0] = fields + _CRC.pack(crc32c(fields))
+    footer = _FOOTER.pack(position, len(index), crc32c(bytes(index)), _END_MAGIC)
+    buffers += (bytes(index), footer + _CRC.pack(crc32c(footer)))
+    checksum = 0
+    for buffer in buffers:
+        checksum = crc32c(buffer, checksum)
+    descriptor = SegmentDescriptor(
+        segment_id=segment_id(first.topic_id, first.base_offset, next_offset),
+        topic_id=first.topic_id,
+        epoch=last.epoch,
+        start_offset=first.base_offset,
+        end_offset=next_offset - 1,
+        size=sum(map(len, buffers)),
+        checksum=f"{checksum:08x}",
+        created_at=created_ms // 1000,
+        min_append_ms=min(append_times),
+        max_append_ms=max(append_times),
+        entry_count=len(heads),
+    )
+    return buffers, descriptor
+
+
+def check_header(data: bytes, descriptor: SegmentDescriptor) -> None:
+    """Raise DamagedSegmentError unless these first bytes are those of that segment."""
+    if len(data) < HEADER_BYTES or data[:4] != _MAGIC:
+        raise DamagedSegmentError(0, "no segment header")
+    if crc32c(data[: HEADER_BYTES - 4]) != _CRC.unpack_from(data, HEADER_BYTES - 4)[0]:
+        raise DamagedSegmentError(0, "the segment header has a wrong checksum")
+    _, version, _, count, topic_id, start_offset, next_offset, _ = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise DamagedSegmentError(4, f"format version {version} is not known to this release")
+    found = (topic_id, start_offset, next_offset, count)
+    expected = (
+        descriptor.topic_id,
+        descriptor.start_offset,
+        descriptor.next_offset,
+        descriptor.entry_count,
+    )
+    if found != expected:
+        raise DamagedSegmentError(
+            8, f"another segment: (topic, start, next, count) is {found}, not {expected}"
+        )
+
+
+def footer_position(size: int) -> int:
+    return size - FOOTER_BYTES
+
+
+def decode_footer(data: bytes, size: int) -> tuple[int, int, int]:
+    """Position, length and checksum of the index, from the last bytes of a segment of that size."""
+    if len(data) != FOOTER_BYTES or crc32c(data[:-4]) != _CRC.unpack_from(data, FOOTER_BYTES - 4)[0]:
+        raise DamagedSegmentError(footer_position(size), "the segment footer has a wrong checksum")
+    position, length, crc, magic = _FOOTER.unpack_from(data)
+    if magic != _END_MAGIC or position + length + FOOTER_BYTES != size:
+        raise DamagedSegmentError(footer_position(size), "the segment footer does not fit the segment")
+    return position, length, crc
+
+
+def decode_index(data: bytes, position: int, crc: int) -> SegmentIndex:
+    """The index that begins at `position` of the segment."""
+    if not data or len(data) % _INDEX_ENTRY.size or crc32c(data) != crc:
+        raise DamagedSegmentError(position, "the segment index has a wrong checksum")
+    offsets, positions = zip(*_INDEX_ENTRY.iter_unpack(data), strict=True)
+    return SegmentIndex(offsets, positions, position)

@@ -1,0 +1,111 @@
+"""Where segments lie: named runs of bytes per topic, written once, then only read or deleted."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
+from pydanube.kernel.names import TopicName
+from pydanube.segments.disk import Disk, LocalDisk, write_all
+
+_UNFINISHED_SUFFIX = ".tmp"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SegmentStore(Protocol):
+    """What every place for segments promises. Failures of the store are raised as DanubeError."""
+
+    async def write(self, topic: TopicName, segment_id: str, buffers: Sequence[bytes]) -> None:
+        """Store the segment; durable and whole when this returns, invisible or whole if it does not."""
+        ...
+
+    async def read(self, topic: TopicName, segment_id: str, position: int, size: int) -> bytes:
+        """Exactly these bytes; Corrupt if the segment or a part of them is missing."""
+        ...
+
+    async def list(self, topic: TopicName) -> list[str]:
+        """Names of the topic's segments and of what an interrupted write left behind."""
+        ...
+
+    async def delete(self, topic: TopicName, segment_id: str) -> None:
+        """Remove a segment; nothing happens if it is gone already."""
+        ...
+
+    async def delete_topic(self, topic: TopicName) -> None:
+        """Remove whatever is left of a topic without segments."""
+        ...
+
+    def place(self, topic: TopicName, segment_id: str) -> str:
+        """Where an operator finds the segment: for messages only."""
+        ...
+
+
+class LocalSegmentStore:
+    """Files in `{root}/{namespace}/{topic}/`, read and written in worker threads."""
+
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+        self._root = root
+        self._disk = disk or LocalDisk()
+
+    async def write(self, topic: TopicName, segment_id: str, buffers: Sequence[bytes]) -> None:
+        directory = self._directory(topic)
+        await _in_thread(directory / segment_id, self._write, directory, segment_id, buffers)
+
+    async def read(self, topic: TopicName, segment_id: str, position: int, size: int) -> bytes:
+        path = self._directory(topic) / segment_id
+        data = await _in_thread(path, self._disk.read_range, path, position, size)
+        if len(data) != size:
+            raise Corrupt(
+                f"segment {path} ends at byte {position + len(data)}, {size - len(data)} bytes too early: restore it "
+                "from a copy",
+                ErrorCode.SEGMENT_CORRUPT,
+            )
+        return data
+
+    async def list(self, topic: TopicName) -> list[str]:
+        directory = self._directory(topic)
+        return await _in_thread(directory, self._disk.list, directory)
+
+    async def delete(self, topic: TopicName, segment_id: str) -> None:
+        path = self._directory(topic) / segment_id
+        await _in_thread(path, self._disk.unlink, path)
+
+    async def delete_topic(self, topic: TopicName) -> None:
+        directory = self._directory(topic)
+        await _in_thread(directory, self._disk.remove_directory, directory)
+
+    def place(self, topic: TopicName, segment_id: str) -> str:
+        return str(self._directory(topic) / segment_id)
+
+    def _directory(self, topic: TopicName) -> Path:
+        return self._root / topic.namespace / topic.topic
+
+    def _write(self, directory: Path, segment_id: str, buffers: Sequence[bytes]) -> None:
+        disk = self._disk
+        disk.make_directory(directory)
+        unfinished = directory / (segment_id + _UNFINISHED_SUFFIX)
+        fd = disk.create(unfinished)
+        try:
+            write_all(disk, fd, buffers, 0, sync=False)
+            disk.fdatasync(fd)
+        finally:
+            disk.close(fd)
+        disk.rename(unfinished, directory / segment_id)
+        disk.sync_directory(directory)
+
+
+async def _in_thread(path: Path, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a blocking call; what the file system raises becomes ours."""
+    try:
+        return await asyncio.to_thread(call, *args, **kwargs)
+    except FileNotFoundError as error:
+        raise Corrupt(
+            f"segment {path} is missing: restore it from a copy", ErrorCode.SEGMENT_CORRUPT
+        ) from error
+    except OSError as error:
+        raise Unavailable(
+            f"segment storage failed at {path}: {error.strerror or error}", ErrorCode.STORAGE_FAILED
+        ) from error
