@@ -15,6 +15,10 @@ from pydanube.protocol import danube_pb2 as pb
 CALL_TIMEOUT_SECONDS = 10
 
 
+class MetricMissingError(Exception):
+    """The broker does not export what a measurement is counted by."""
+
+
 class DanubeApi:
     """A blocking client of one broker."""
 
@@ -83,9 +87,13 @@ def _grpc_frame(message: bytes) -> bytes:
 
 def read_counter(metrics_address: str, name: str) -> float:
     """The sum of a counter over all its labels, from the broker's Prometheus page."""
-    with urllib.request.urlopen(f"http://{metrics_address}/metrics", timeout=CALL_TIMEOUT_SECONDS) as page:
-        text = page.read().decode()
+    url = f"http://{metrics_address}/metrics"
+    try:
+        with urllib.request.urlopen(url, timeout=CALL_TIMEOUT_SECONDS) as page:
+            text = page.read().decode()
+    except OSError as error:
+        raise MetricMissingError(f"no metrics page: {error}") from error
     values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)", text, flags=re.MULTILINE)
     if not values:
-        raise LookupError(f"the broker at {metrics_address} exports no metric {name}")
+        raise MetricMissingError(f"the broker exports no metric {name}")
     return float(sum(map(float, values)))

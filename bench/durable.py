@@ -12,7 +12,7 @@ from pathlib import Path
 from bench import servers
 from bench.danube_api import PublishRequest, connected, read_counter
 from bench.disk import measure_syncs
-from bench.load import Shape, publish
+from bench.load import LoadError, Shape, publish
 from bench.plan import Measurement, Meter, Plan
 from bench.results import Sample
 from bench.servers import Server
@@ -83,6 +83,8 @@ class _Pair:
         return sample
 
     def sync_as_much(self) -> Sample:
+        if not self._bytes_per_sync:
+            raise LoadError("not measured, since the broker's commits are unknown")
         return measure_syncs(
             self._probe,
             self._plan.scratch,

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.danube_api import MetricMissingError
 from bench.load import LoadError, Tally
 from bench.results import Results, Sample
 from bench.servers import Server, ServerError
@@ -48,7 +49,7 @@ class Plan:
                 self.say(f"round {round_number} of {self.rounds}: {what}")
                 try:
                     sample = measurement.take()
-                except LoadError as error:
+                except (LoadError, MetricMissingError) as error:
                     self.results.note(f"{what}: {error}")
                     failed.add(measurement)
                 else:
