@@ -51,7 +51,9 @@ def main() -> None:
     if build.returncode != 0:
         clean()
         print(build.stdout[-4000:], build.stderr[-4000:], sep="\n", file=sys.stderr)
-        sys.exit("compiling the hot cores failed (see above); `PYDANUBE_PURE=1 make ...` runs them from source")
+        sys.exit(
+            "compiling the hot cores failed (see above); `PYDANUBE_PURE=1 make ...` runs them from source"
+        )
     STAMP.touch()
 
 

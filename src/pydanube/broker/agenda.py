@@ -19,6 +19,7 @@ class Agenda:
     """
 
     def __init__(self) -> None:
+        self.runs = 0
         self._listed: list[Work] = []
         self._scheduled = False
 
@@ -36,6 +37,7 @@ class Agenda:
         if not self._listed:
             return
         listed, self._listed = self._listed, []
+        self.runs += len(listed)
         for work in listed:
             work.is_listed = False
             work.run()

@@ -22,7 +22,7 @@ from pydanube.broker.sessions import Consumer, Outlet, Producer, RecentIds, Sess
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
 from pydanube.kernel.clock import Clock, Dice
-from pydanube.kernel.errors import Conflict, ErrorCode, Rejected, Unavailable
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName, check_name
 from pydanube.kernel.policies import DispatchStrategy, FsyncPolicy, Policies, Retention, SubscriptionType
 from pydanube.log.journal import Journal
@@ -77,6 +77,7 @@ class Broker:
         self.topics = TopicDirectory()
         self.agenda = Agenda()
         self.namespaces: dict[str, Policies] = {}
+        self.ticks = 0
         self._store = store
         self._journal = journal
         self._clock = clock
@@ -150,7 +151,7 @@ class Broker:
             await self._store.put(facts.producer_key(name, record.id), facts.encode(record))
             return self._add_producer(topic, record)
 
-    def publish(self, scan: PublishScan, body: bytes, done: PublishDone) -> None:
+    def publish(self, scan: PublishScan, body: bytes, done: PublishDone) -> Topic:
         """Take one message, or raise why not; `done` is called when it is as safe as its topic promises."""
         if not scan.has_msg_id:
             raise Rejected(
@@ -165,15 +166,20 @@ class Broker:
                 f"producer {producer.id} belongs to topic {topic.text}, the message names {scan.topic_name!r}",
                 ErrorCode.TOPIC_MISMATCH,
             )
-        if len(body) > MESSAGE_BYTES_MAX:
-            raise Rejected(
-                f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
-                ErrorCode.MESSAGE_TOO_LARGE,
-            )
         now = self._clock.now_ms()
-        topic.admit(scan.payload_bytes, now)
+        try:
+            if len(body) > MESSAGE_BYTES_MAX:
+                raise Rejected(
+                    f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                )
+            topic.admit(scan.payload_bytes, now)
+            topic.publish(body, producer, now, done)
+        except DanubeError as error:
+            topic.refused[error.status.name] += 1
+            raise
         producer.sent += 1
-        topic.publish(body, producer, now, done)
+        return topic
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────
 

@@ -49,6 +49,7 @@ class Housekeeping:
                 log.error("housekeeping failed", duty=duty.__name__.strip("_"), error=error.text)
 
     async def _tick(self) -> None:
+        self._broker.ticks += 1
         for topic in self._broker.topics:
             if isinstance(topic, ReliableTopic):
                 for subscription in topic.durable:

@@ -29,6 +29,7 @@ class ReliableTopic(Topic):
         assert stored.facts is not None
         super().__init__(stored.name, stored.facts, policies)
         self.log = topic_log
+        self.commits = 0
         self._settings = stored.subscriptions
         self._max_unacked_messages = max_unacked_messages
         self._agenda = agenda
@@ -68,6 +69,7 @@ class ReliableTopic(Topic):
             subscription.close()
 
     def _committed(self) -> None:
+        self.commits += 1
         for subscription in self.durable:
             self._agenda.add(subscription)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import structlog
@@ -38,7 +39,9 @@ class Topic(ABC):
         self.messages_in = 0
         self.bytes_in = 0
         self.message_sizes = Distribution()
-        self.send_latency_ms = Distribution()
+        self.send_latency_us = Distribution()
+        self.refused: Counter[str] = Counter()
+        """Publishes that were not taken, by the name of their status."""
         self._draining = False
         self._publish_rate = RateNote(policies.max_publish_rate)
 

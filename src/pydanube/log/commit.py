@@ -22,6 +22,7 @@ from pydanube.log.group import BLOCK_BYTES, bytes_on_disk
 from pydanube.log.recovery import RecoveredTopic
 from pydanube.log.settings import JournalSettings
 from pydanube.log.snapshot import Snapshot, TopicFacts
+from pydanube.log.stats import WriterStats
 from pydanube.log.writer import Close, JournalWriter, Rotate
 from pydanube.segments.entry import encode_cursor, encode_topic_state
 
@@ -131,6 +132,11 @@ class CommitQueue:
         """Why appends are refused at the moment, or None."""
         return self._refusal
 
+    @property
+    def stats(self) -> WriterStats:
+        """What the writer has counted since this process opened the journal."""
+        return WriterStats() if self._writer is None else self._writer.stats
+
     # Appending: called by TopicLog.
 
     def reserve(self, size: int) -> None:
@@ -192,6 +198,21 @@ class CommitQueue:
                 self.loop.call_soon(self._hand_over)
         else:
             self._schedule_lazy_hand_over()
+
+    async def write_state(self, entry: bytes) -> None:
+        """Take a state entry and return when it is durable."""
+        written: asyncio.Future[None] = self.loop.create_future()
+
+        def done(error: DanubeError | None) -> None:
+            if written.done():
+                return
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+
+        self.add_state(entry, done)
+        await written
 
     def _use_reserve(self, entry: bytes, done: Done) -> bool:
         if self._refusal is None or self._refusal.code is not ErrorCode.DISK_FULL or self._writer is None:

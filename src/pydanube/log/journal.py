@@ -15,6 +15,7 @@ from pydanube.log.opening import open_files
 from pydanube.log.recovery import Progress, RecoveredTopic
 from pydanube.log.sealing import Sealer
 from pydanube.log.settings import JournalSettings
+from pydanube.log.stats import WriterStats
 from pydanube.log.topic_log import TopicLog
 from pydanube.log.writer import JournalWriter
 from pydanube.metadata import MetadataStore
@@ -118,6 +119,16 @@ class Journal:
         return self._queue.recovered
 
     @property
+    def stats(self) -> WriterStats:
+        """What the writer has counted since this process opened the journal."""
+        return self._queue.stats
+
+    @property
+    def unsealed_bytes(self) -> int:
+        """Memory held by messages that are not in a segment yet."""
+        return self._queue.unsealed_bytes
+
+    @property
     def refusal(self) -> DanubeError | None:
         """Why appends are refused at the moment, or None."""
         return self._queue.refusal
@@ -183,20 +194,23 @@ class Journal:
             await self._finish_deletion(topic_id)
         dead = list(self._queue.recovered)
         for topic_id in dead:
-            self._drop(topic_id)
+            self._queue.add_state(encode_topic_drop(topic_id, self._drop(topic_id)))
         self._sealer.start()
         return dead
 
     async def _finish_deletion(self, topic_id: int) -> None:
-        self._drop(topic_id)
+        # The journal must have forgotten the topic before its segments go: else they would be missed.
+        await self._queue.write_state(encode_topic_drop(topic_id, self._drop(topic_id)))
         await delete_history(self._store, self._catalogue, self._deletions[topic_id], topic_id)
         del self._deletions[topic_id]
 
-    def _drop(self, topic_id: int) -> None:
+    def _drop(self, topic_id: int) -> int:
+        """Forget what was found of a topic; return its epoch."""
         topic = self._queue.recovered.pop(topic_id, None)
-        if topic is not None:
-            self._queue.unsealed_bytes -= topic.tail.clear()
-            self._queue.add_state(encode_topic_drop(topic_id, topic.epoch))
+        if topic is None:
+            return 0
+        self._queue.unsealed_bytes -= topic.tail.clear()
+        return topic.epoch
 
     async def seal_now(self) -> None:
         """Close the file in use and return when everything in it is in segments."""

@@ -18,6 +18,7 @@ from typing import Protocol
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_MARKER, FLAG_SNAPSHOT, encode_group
 from pydanube.log.settings import JournalSettings
+from pydanube.log.stats import WriterStats
 from pydanube.segments.disk import Disk, write_all
 
 logger = logging.getLogger("pydanube.log")
@@ -118,6 +119,7 @@ class JournalWriter:
         self._marked_group = 0
         self._sync_due: float | None = None
         self._refusing = False
+        self.stats = WriterStats()
         self._queue: SimpleQueue[Batch | Rotate | Close] = SimpleQueue()
         self._held: Batch | Rotate | Close | None = None
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
@@ -218,12 +220,19 @@ class JournalWriter:
         # A synced write makes its own bytes durable, not those before it.
         sync_by_write = sync and not self._unsynced()
         self._marked_group = self._synced_group
-        self._position = write_all(self._disk, self._fd, parts, self._position, sync=sync_by_write)
+        position, began_ns = self._position, time.monotonic_ns()
+        self._position = write_all(self._disk, self._fd, parts, position, sync=sync_by_write)
         self._next_group += 1
         if sync_by_write:
             self._synced_group = self._next_group - 1
         elif sync:
             self._sync()
+        stats = self.stats
+        stats.groups += 1
+        stats.bytes += self._position - position
+        if sync:
+            stats.syncs += 1
+            stats.sync_latency_us.record((time.monotonic_ns() - began_ns) // 1_000)
 
     def _unsynced(self) -> bool:
         return self._synced_group < self._next_group - 1
@@ -260,6 +269,7 @@ class JournalWriter:
         entries = command.snapshot()
         self._write(entries, count=len(entries), sync=True, flags=FLAG_SNAPSHOT)
         self._refusing = False
+        self.stats.rotations += 1
         self._reports.rotated(command.sequence, self._position)
 
     def _end(self, command: Close) -> None:

@@ -100,17 +100,41 @@ WAL_APPENDS = Metric("danube_wal_append_total", Kind.COUNTER, "Entries appended 
 WAL_APPEND_BYTES = Metric(
     "danube_wal_append_bytes_total", Kind.COUNTER, "Bytes appended to the journal", TOPIC
 )
-JOURNAL_SYNCS = Metric(
-    "danube_journal_sync_total", Kind.COUNTER, "Syncs of the journal, shared by all topics"
+WAL_FLUSHES = Metric(
+    "danube_wal_flush_total",
+    Kind.COUNTER,
+    "Commits of the shared journal that held messages of the topic",
+    TOPIC,
 )
-JOURNAL_BYTES = Metric("danube_journal_bytes_total", Kind.COUNTER, "Bytes written to the journal")
-JOURNAL_SYNC_LATENCY = Metric(
-    "danube_journal_sync_latency_ms",
+WAL_FLUSH_LATENCY = Metric(
+    "danube_wal_flush_latency_ms",
     Kind.SUMMARY,
-    "Time of one write and sync of the journal",
+    "Time of one durable write of the journal, which all topics share: topic is *",
+    TOPIC,
     scale=MICROSECONDS_AS_MS,
 )
+WAL_ROTATIONS = Metric(
+    "danube_wal_file_rotate_total",
+    Kind.COUNTER,
+    "Journal files begun; all topics share them: topic is *",
+    ("topic", "reason"),
+)
+JOURNAL_SYNCS = Metric(
+    "danube_journal_sync_total", Kind.COUNTER, "Durable writes of the journal, for all topics"
+)
+JOURNAL_BYTES = Metric(
+    "danube_journal_bytes_total", Kind.COUNTER, "Bytes written to the journal, padding included"
+)
 JOURNAL_UNSEALED_BYTES = Metric("danube_journal_unsealed_bytes", Kind.GAUGE, "Bytes not in a segment yet")
+LEADER_STATE = Metric("danube_leader_election_state", Kind.GAUGE, "1 if this broker leads; alone it does")
+HEARTBEAT_POLLS = Metric(
+    "danube_dispatcher_heartbeat_polls_total", Kind.COUNTER, "Looks at subscriptions because time passed"
+)
+NOTIFIER_POLLS = Metric(
+    "danube_dispatcher_notifier_polls_total",
+    Kind.COUNTER,
+    "Looks at subscriptions because something happened",
+)
 CONNECTIONS_OPEN = Metric("danube_connections_open", Kind.GAUGE, "Client connections open")
 CONNECTIONS = Metric("danube_connections_total", Kind.COUNTER, "Client connections accepted")
 CONNECTIONS_REFUSED = Metric(

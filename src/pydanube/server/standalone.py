@@ -13,7 +13,9 @@ from pydanube.log.journal import Journal
 from pydanube.log.settings import JournalSettings
 from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
 from pydanube.protocol.http2 import Http2Limits
+from pydanube.server.broker_metrics import BrokerMetrics
 from pydanube.server.config import ServerConfig, Settings
+from pydanube.server.exporter import Exporter
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
 from pydanube.wire.discovery_service import Advertised
@@ -75,7 +77,7 @@ class Standalone:
         self._closing.push_async_callback(_close_topics, broker)
         await broker.start()
         self._start_housekeeping(broker, settings)
-        await self._open_front_door(broker, identity)
+        await self._open_front_door(broker, journal, identity)
 
     async def _open_store(self, settings: Settings) -> MetadataStore:
         if settings.meta_store.backend == "memory":
@@ -88,7 +90,7 @@ class Standalone:
         housekeeping.start()
         self._closing.push_async_callback(housekeeping.stop)
 
-    async def _open_front_door(self, broker: Broker, identity: int) -> None:
+    async def _open_front_door(self, broker: Broker, journal: Journal, identity: int) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
         listeners, settings = self.config.listeners, self.config.settings
         services = DataPlane.of(broker, Advertised(listeners.broker_url, listeners.connect_url))
@@ -96,6 +98,12 @@ class Standalone:
         listener = Listener(
             [http2_door(server.new_connection)], connections_max=settings.limits.max_connections
         )
+
+        if listeners.prometheus is not None:
+            metrics = BrokerMetrics(broker, journal, services, server, listener)
+            exporter = Exporter(listeners.prometheus, metrics, broker_id=str(identity))
+            await exporter.start()
+            self._closing.push_async_callback(exporter.stop)
 
         async def close() -> None:
             listener.stop_accepting()

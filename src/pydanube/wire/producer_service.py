@@ -1,6 +1,9 @@
 """danube.ProducerService: creating producers, and the hot call of the whole broker, SendMessage."""
 
+from time import monotonic_ns
+
 from pydanube.broker.broker import Broker
+from pydanube.broker.topic import Topic
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol.danube_pb2 import ProducerAccessMode, ProducerRequest, ProducerResponse
 from pydanube.protocol.http2.headers import Headers
@@ -33,7 +36,8 @@ class ProducerService:
         """One message: checked here, answered when its topic says it is safe."""
         try:
             scan = scan_publish(body)
-            self._broker.publish(scan, body, SendReply(self, connection, stream_id, scan.request_id))
+            reply = SendReply(self, connection, stream_id, scan.request_id)
+            reply.topic = self._broker.publish(scan, body, reply)
         except DanubeError:
             self.send_calls.errors += 1
             raise
@@ -42,7 +46,7 @@ class ProducerService:
 class SendReply:
     """Answers one SendMessage once its outcome is known."""
 
-    __slots__ = ("_connection", "_request_id", "_service", "_stream_id")
+    __slots__ = ("_arrived_ns", "_connection", "_request_id", "_service", "_stream_id", "topic")
 
     def __init__(
         self, service: ProducerService, connection: GrpcConnection, stream_id: int, request_id: int
@@ -51,11 +55,18 @@ class SendReply:
         self._connection = connection
         self._stream_id = stream_id
         self._request_id = request_id
+        self._arrived_ns = monotonic_ns()
+        self.topic: Topic | None = None
+        """Set when the message was taken and its outcome comes later."""
 
     def __call__(self, error: DanubeError | None) -> None:
-        if error is None:
-            self._service.send_calls.ok += 1
-            self._connection.reply(self._stream_id, encode_request_id(self._request_id))
-        else:
+        if error is not None:
             self._service.send_calls.errors += 1
+            if self.topic is not None:
+                self.topic.refused[error.status.name] += 1
             self._connection.fail(self._stream_id, error)
+            return
+        self._service.send_calls.ok += 1
+        if self.topic is not None:
+            self.topic.send_latency_us.record((monotonic_ns() - self._arrived_ns) // 1_000)
+        self._connection.reply(self._stream_id, encode_request_id(self._request_id))

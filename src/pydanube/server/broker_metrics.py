@@ -1,0 +1,114 @@
+"""Reads the counters of a running broker into the table of metrics."""
+
+from collections.abc import Iterator
+
+from pydanube.broker.broker import Broker
+from pydanube.broker.durable_subscription import DurableSubscription
+from pydanube.broker.live_subscription import LiveSubscription
+from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.topic import Topic
+from pydanube.kernel.policies import PoisonPolicy
+from pydanube.log.journal import Journal
+from pydanube.server import metrics
+from pydanube.server.metrics import Sample
+from pydanube.wire.calls import CallCounts
+from pydanube.wire.grpc_connection import GrpcServer
+from pydanube.wire.listener import Listener
+from pydanube.wire.routes import DataPlane
+
+SHARED = "*"
+"""In place of a topic where all topics share what is measured."""
+
+
+class BrokerMetrics:
+    """The `Source` of a broker's metrics port."""
+
+    def __init__(
+        self, broker: Broker, journal: Journal, services: DataPlane, server: GrpcServer, listener: Listener
+    ) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._server = server
+        self._listener = listener
+        producer, consumer = services.producer, services.consumer
+        self._calls: list[tuple[str, str, CallCounts]] = [
+            ("producer", "create_producer", producer.create_calls),
+            ("producer", "send_message", producer.send_calls),
+            ("consumer", "subscribe", consumer.subscribe_calls),
+            ("consumer", "receive_messages", consumer.receive_calls),
+            ("consumer", "ack", consumer.ack_calls),
+            ("consumer", "nack", consumer.nack_calls),
+        ]
+
+    def samples(self) -> Iterator[Sample]:
+        yield from self._of_broker()
+        yield from self._of_journal()
+        for topic in self._broker.topics:
+            yield from _of_topic(topic)
+            for subscription in topic.subscriptions.values():
+                labels = (topic.text, subscription.name)
+                attached = sum(consumer.session is not None for consumer in subscription.consumers.values())
+                yield metrics.SUBSCRIPTION_CONSUMERS, labels, attached
+                yield metrics.MESSAGES_OUT, labels, subscription.messages_out
+                yield metrics.BYTES_OUT, labels, subscription.bytes_out
+                if isinstance(subscription, DurableSubscription):
+                    yield from _of_durable(subscription, labels)
+                elif isinstance(subscription, LiveSubscription):
+                    yield metrics.DROPPED, labels, subscription.machine.dropped
+
+    def _of_broker(self) -> Iterator[Sample]:
+        yield metrics.TOPICS_OWNED, (), len(self._broker.topics)
+        yield metrics.LEADER_STATE, (), 1
+        yield metrics.HEARTBEAT_POLLS, (), self._broker.ticks
+        yield metrics.NOTIFIER_POLLS, (), self._broker.agenda.runs
+        yield metrics.CONNECTIONS_OPEN, (), self._listener.connections_open
+        yield metrics.CONNECTIONS, (), self._server.connections_total
+        yield metrics.CONNECTIONS_REFUSED, (), self._listener.connections_refused_total
+        yield metrics.PROTOCOL_ERRORS, (), self._server.protocol_errors_total
+        for service, method, counts in self._calls:
+            yield metrics.RPCS, (service, method, "ok"), counts.ok
+            yield metrics.RPCS, (service, method, "error"), counts.errors
+
+    def _of_journal(self) -> Iterator[Sample]:
+        stats = self._journal.stats
+        yield metrics.JOURNAL_SYNCS, (), stats.syncs
+        yield metrics.JOURNAL_BYTES, (), stats.bytes
+        yield metrics.JOURNAL_UNSEALED_BYTES, (), self._journal.unsealed_bytes
+        yield metrics.WAL_FLUSH_LATENCY, (SHARED,), stats.sync_latency_us
+        yield metrics.WAL_ROTATIONS, (SHARED, "size"), stats.rotations
+
+
+def _of_topic(topic: Topic) -> Iterator[Sample]:
+    labels = (topic.text,)
+    yield metrics.TOPIC_MESSAGES_IN, labels, topic.messages_in
+    yield metrics.TOPIC_BYTES_IN, labels, topic.bytes_in
+    yield metrics.TOPIC_MESSAGE_SIZE, labels, topic.message_sizes
+    yield metrics.TOPIC_PRODUCERS, labels, len(topic.producers)
+    yield metrics.TOPIC_CONSUMERS, labels, sum(1 for _ in topic.consumers())
+    yield metrics.TOPIC_SUBSCRIPTIONS, labels, len(topic.subscriptions)
+    yield metrics.PRODUCER_SENDS, (topic.text, "ok", "OK"), topic.messages_in
+    for status, count in topic.refused.items():
+        yield metrics.PRODUCER_SENDS, (topic.text, "error", status.title().replace("_", "")), count
+    yield metrics.PRODUCER_SEND_LATENCY, labels, topic.send_latency_us
+    if isinstance(topic, ReliableTopic):
+        yield metrics.WAL_APPENDS, labels, topic.messages_in
+        yield metrics.WAL_APPEND_BYTES, labels, topic.bytes_in
+        yield metrics.WAL_FLUSHES, labels, topic.commits
+
+
+def _of_durable(subscription: DurableSubscription, labels: tuple[str, str]) -> Iterator[Sample]:
+    machine = subscription.machine
+    counters = machine.counters
+    yield metrics.SUBSCRIPTION_LAG, labels, subscription.lag
+    yield metrics.SUBSCRIPTION_PENDING, labels, machine.pending_redelivery
+    yield metrics.SUBSCRIPTION_BLOCKED, labels, int(machine.blocked > 0)
+    yield metrics.NACKS, labels, counters.nacked
+    yield metrics.REDELIVERIES, labels, counters.redelivered
+    yield metrics.ACK_TIMEOUTS, labels, counters.ack_timeouts
+    for policy, count in (
+        (PoisonPolicy.BLOCK, counters.exhausted_blocked),
+        (PoisonPolicy.DROP, counters.exhausted_dropped),
+        (PoisonPolicy.DEAD_LETTER, counters.exhausted_dead_lettered),
+    ):
+        yield metrics.RETRIES_EXHAUSTED, (*labels, policy.value), count
+    yield metrics.DEAD_LETTERS, (*labels, PoisonPolicy.DEAD_LETTER.value), counters.dead_lettered
