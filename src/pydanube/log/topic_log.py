@@ -162,7 +162,7 @@ class TopicLog:
             if not segments or self._is_deleted:
                 return 0
             self.start_offset = max(self.start_offset, segments[-1].next_offset)
-            await self._make_durable(
+            await self._queue.write_state(
                 encode_topic_state(
                     self.topic_id, self.epoch, start_offset=self.start_offset, next_offset=self.committed_end
                 )
@@ -178,7 +178,7 @@ class TopicLog:
         self._queue.forget_topic(self)
         self._queue.unsealed_bytes -= self.tail.clear()
         async with self._history_change:
-            await self._make_durable(encode_topic_drop(self.topic_id, self.epoch))
+            await self._queue.write_state(encode_topic_drop(self.topic_id, self.epoch))
             await self.history.finish_deletion()
 
     async def seal(self, chunk: Chunk, *, created_ms: int) -> bool:
@@ -194,20 +194,6 @@ class TopicLog:
         """Forget what was never written; return how many bytes of memory that freed."""
         self.next_offset = self.committed_end
         return self.tail.cut(self.committed_end)
-
-    async def _make_durable(self, entry: bytes) -> None:
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: DanubeError | None) -> None:
-            if written.cancelled():
-                return
-            if error is None:
-                written.set_result(None)
-            else:
-                written.set_exception(error)
-
-        self._queue.add_state(entry, done)
-        await written
 
     def _check_not_gone(self, offset: int) -> None:
         if offset < self.start_offset:

@@ -182,7 +182,7 @@ class JournalWriter:
         """Write this hand-over and whatever else waits as one group."""
         batches = [first]
         size = first.bytes
-        while self._held is None:
+        while self._held is None and not self._refusing:
             try:
                 command = self._queue.get_nowait()
             except Empty:
