@@ -9,6 +9,8 @@ data = connection.data_to_send()
 
 from typing import Final
 
+from librt.strings import read_i32_be
+
 from pydanube.kernel.errors import Status
 from pydanube.protocol.http2 import frames as h2
 from pydanube.protocol.http2.connection import Event, Http2Connection
@@ -23,12 +25,24 @@ PREFIX_BYTES: Final = 5
 _STATUS_TEXT_MAX: Final = 2048
 
 _RESPONSE_BLOCK: Final = encode_fields([(b":status", b"200"), (b"content-type", b"application/grpc")])
+_NO_COMPRESSION_BLOCK: Final = _RESPONSE_BLOCK + encode_fields([(b"grpc-accept-encoding", b"identity")])
 _OK_BLOCK: Final = encode_fields([(b"grpc-status", b"0")])
 
 # A unary reply is HEADERS, DATA, HEADERS. All but the stream id (three times), the length and the message is
 # the same for every reply, so it is written as these pieces with the id between them.
 _REPLY_HEADERS: Final = h2.frame_header(len(_RESPONSE_BLOCK), h2.HEADERS, h2.END_HEADERS, 0)[:5]
 _REPLY_TRAILERS: Final = h2.frame_header(len(_OK_BLOCK), h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, 0)[:5]
+
+
+def _data_head(length: int) -> bytes:
+    """What stands between the first two stream ids of a reply: the header block, length and type of DATA."""
+    return _RESPONSE_BLOCK + (length + PREFIX_BYTES << 16).to_bytes(5, "big")
+
+
+# Most replies are a few bytes long.
+_SHORT_BYTES: Final = 64
+_DATA_HEADS: Final = [_data_head(length) for length in range(_SHORT_BYTES)]
+_PREFIXES: Final = [length.to_bytes(5, "big") for length in range(_SHORT_BYTES)]
 
 
 class Call(Event):
@@ -65,10 +79,9 @@ class GrpcServerConnection(Http2Connection):
             self._outbox.pieces += (
                 _REPLY_HEADERS,
                 wire_id,
-                _RESPONSE_BLOCK,
-                (length + 5 << 16).to_bytes(5, "big"),  # length, type DATA, no flags
+                _DATA_HEADS[length] if length < _SHORT_BYTES else _data_head(length),
                 wire_id,
-                length.to_bytes(5, "big"),  # not compressed, length
+                _PREFIXES[length] if length < _SHORT_BYTES else length.to_bytes(5, "big"),
                 message,
                 _REPLY_TRAILERS,
                 wire_id,
@@ -98,6 +111,8 @@ class GrpcServerConnection(Http2Connection):
             self._reset(stream, h2.ENHANCE_YOUR_CALM)
             self._report_cancelled(stream)
             return
+        if not stream.headers_sent:
+            self.start(stream_id)
         length = len(message) + len(suffix)
         self._outbox.queue(stream, length.to_bytes(5, "big") + message + suffix)
 
@@ -130,11 +145,9 @@ class GrpcServerConnection(Http2Connection):
         if stream is None:
             return 0
         room = 0
-        if (
-            not self._outbox.paused
-            and stream.queue_bytes < self.limits.stream_queue_bytes_max
-            and self._outbox.queued_bytes < self.limits.connection_queue_bytes_max
-        ):
+        if self._outbox.queued_bytes >= self.limits.connection_queue_bytes_max:
+            self._starving = True
+        elif not self._outbox.paused and stream.queue_bytes < self.limits.stream_queue_bytes_max:
             queued = 0 if stream.queue is None else len(stream.queue)
             room = self.limits.stream_messages_max - queued
         if room <= 0:
@@ -151,12 +164,11 @@ class GrpcServerConnection(Http2Connection):
             if refusal:
                 self._refuse_http(stream, refusal)
                 return
-        body = stream.take_body()
-        if (
-            len(body) < PREFIX_BYTES
-            or body[0]
-            or int.from_bytes(body[1:PREFIX_BYTES], "big") != len(body) - PREFIX_BYTES
-        ):
+        body = stream.body if stream.parts is None else bytes(stream.parts)
+        stream.body = b""
+        stream.parts = None
+        length = len(body) - PREFIX_BYTES
+        if length < 0 or body[0] or read_i32_be(body, 1) != length:
             self._refuse_body(stream, body)
             return
         stream.delivered = True
@@ -178,12 +190,12 @@ class GrpcServerConnection(Http2Connection):
 
     def _refuse_body(self, stream: Stream, body: bytes) -> None:
         if len(body) >= PREFIX_BYTES and body[0]:
-            status = Status.UNIMPLEMENTED
             text = "compressed messages are not supported: send them plain"
+            block = _NO_COMPRESSION_BLOCK + _status_block(Status.UNIMPLEMENTED, text)
         else:
-            status = Status.INTERNAL
             text = "the request is not exactly one length-prefixed message"
-        self.fail(stream.id, status, text)
+            block = _RESPONSE_BLOCK + _status_block(Status.INTERNAL, text)
+        self._outbox.end(stream, block)
 
     def _refuse_http(self, stream: Stream, status: bytes) -> None:
         """Somebody who does not speak gRPC gets a plain HTTP answer."""

@@ -170,7 +170,7 @@ class GrpcConnection:
 
     def on_closed(self, stream_id: int, callback: Callable[[], None]) -> None:
         """Call back once if the call ends before `finish` or `reply`: cancelled, reset or connection lost."""
-        if self._transport is None or not self._core.is_open(stream_id):
+        if self._transport is None or self._closing_since or not self._core.is_open(stream_id):
             callback()
         else:
             self._closed_callbacks[stream_id] = callback
@@ -208,7 +208,7 @@ class GrpcConnection:
         """Write everything the peer's windows and the transport allow."""
         self._dirty = False
         transport = self._transport
-        if transport is None:
+        if transport is None or self._closing_since or transport.is_closing():
             return
         if not self._paused:
             data = self._core.data_to_send()
@@ -267,9 +267,7 @@ class GrpcConnection:
         self._transport = None
         self._count_ends()
         self._server.lost(self)
-        self._drained_callbacks = {}
-        for stream_id in list(self._closed_callbacks):
-            self._call_closed(stream_id)
+        self._call_all_closed()
         if self._on_lost is not None:
             self._on_lost()
             self._on_lost = None
@@ -279,15 +277,16 @@ class GrpcConnection:
         self._server.mark_dirty(self)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        if self._closing_since:
-            return
         self._closing_since = self.loop.time()
-        if transport.can_write_eof():
+        if self._paused:
+            transport.abort()
+        elif transport.can_write_eof():
             # Closing with unread bytes in the socket would reset it, and the peer might never see the
             # GOAWAY that tells it why: stop writing, and let the peer close.
             transport.write_eof()
         else:
             transport.close()
+        self._call_all_closed()
 
     def _count_ends(self) -> None:
         self._server.resets_total += self._core.resets
@@ -301,6 +300,11 @@ class GrpcConnection:
         callback = self._closed_callbacks.pop(stream_id, None)
         if callback is not None:
             _guarded(callback)
+
+    def _call_all_closed(self) -> None:
+        for stream_id in list(self._closed_callbacks):
+            self._call_closed(stream_id)
+        self._drained_callbacks = {}
 
     def _call_drained(self, stream_id: int) -> None:
         callback = self._drained_callbacks.get(stream_id)

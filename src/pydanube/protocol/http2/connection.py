@@ -22,12 +22,22 @@ from pydanube.protocol.http2.floods import (
     WINDOW_UPDATES,
     FloodGate,
 )
-from pydanube.protocol.http2.frames import GoAwayError, StreamResetError
+from pydanube.protocol.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    ID_MASK,
+    PADDED,
+    PRIORITIZED,
+    GoAwayError,
+    StreamResetError,
+)
 from pydanube.protocol.http2.headers import (
     Headers,
     MalformedHeadersError,
+    RequestHeaderReader,
     check_trailers,
-    read_request_headers,
 )
 from pydanube.protocol.http2.hpack import HpackDecoder
 from pydanube.protocol.http2.limits import Http2Limits
@@ -40,6 +50,8 @@ _PING_KEEPALIVE: Final = b"keepaliv"
 # How many streams we closed early are remembered, whose late frames are no error.
 _FORGIVEN_STREAMS_MAX: Final = 1024
 _SKIPPED_RANGES_MAX: Final = 16
+
+_SPECIAL_HEADERS: Final = END_HEADERS | PADDED | PRIORITIZED
 
 
 class Event:
@@ -62,13 +74,16 @@ class Http2Connection:
         self.fault: GoAwayError | None = None  # why, if the peer was at fault
         self.resets = 0
         self._streams: dict[int, Stream] = {}
+        self._streams_max = limits.concurrent_streams_max
         self._outbox = Outbox()
         self._events: list[Event] = []
         self._floods = FloodGate(limits)
         self._hpack = HpackDecoder(
             list_bytes_max=limits.header_list_bytes_max, fields_max=limits.header_fields_max
         )
+        self._header_reader = RequestHeaderReader()
         self._cache: dict[bytes, Headers] = {}
+        self._cached_bytes = 0
         self._buffer = b""
         self._now = 0.0
         self._received_at = 0.0
@@ -90,7 +105,11 @@ class Http2Connection:
 
         # Request bodies
         self._receive_window = limits.connection_window_bytes
+        self._stream_window = limits.stream_window_bytes
+        self._body_bytes_max = limits.body_bytes_max
+        self._credit_bytes_max = limits.connection_window_bytes // 2
         self._credit = 0  # consumed, not yet given back to the peer
+        self._starving = False  # streams were denied room because the whole connection has too much queued
         self._reserved_bytes = 0
         self._reservations: deque[Stream] = deque()
         self._greet()
@@ -102,21 +121,19 @@ class Http2Connection:
         if self.closing:
             return []
         self._now = self._received_at = now
-        self._events = []
         try:
             if self._outbox.control_bytes > self.limits.control_bytes_max:
                 raise GoAwayError(h2.ENHANCE_YOUR_CALM, "makes us answer but does not read the answers")
             self._read_frames(self._buffer + data if self._buffer else data)
         except GoAwayError as fault:
             self._abort(fault)
-        return self._events
+        return self._take_events()
 
     def tick(self, now: float) -> list[Event]:
         """Let time pass: end requests that never complete, notice a silent peer. Call it every second or so."""
         if self.closing:
             return []
         self._now = now
-        self._events = []
         if self._received_at == 0.0:
             self._received_at = now
         try:
@@ -124,7 +141,7 @@ class Http2Connection:
             self._keep_alive(now)
         except GoAwayError as fault:
             self._abort(fault)
-        return self._events
+        return self._take_events()
 
     def data_to_send(self) -> bytes:
         """Everything to write now. Not to be called while paused."""
@@ -132,6 +149,9 @@ class Http2Connection:
         if self._outbox.ended:
             self._settle_ended()
             data += self._outbox.take()
+        if self._starving and self._outbox.queued_bytes < self.limits.connection_queue_bytes_max // 2:
+            self._starving = False
+            self._wake_idle_streams()
         return data
 
     def pause(self) -> None:
@@ -139,12 +159,27 @@ class Http2Connection:
         self._outbox.paused = True
 
     def resume(self) -> None:
+        """The peer reads again."""
         self._outbox.paused = False
+        self._wake_idle_streams()
 
     @property
     def has_more_to_send(self) -> bool:
         """Whether calling `data_to_send` again would yield response data."""
         return self._outbox.has_more
+
+    def _wake_idle_streams(self) -> None:
+        """Tell the streams that had no room though their own queues were empty."""
+        for stream in self._streams.values():
+            if stream.wants_drain and stream.queue_bytes == 0:
+                stream.wants_drain = False
+                self._outbox.drained.append(stream.id)
+
+    def _take_events(self) -> list[Event]:
+        events = self._events
+        if events:
+            self._events = []
+        return events
 
     def take_drained(self) -> list[int]:
         """Streams that had no room and have some again."""
@@ -159,7 +194,7 @@ class Http2Connection:
             return
         self._stopping = True
         # The highest id first: streams already on their way to us are still served (section 6.8).
-        self._outbox.pieces.append(h2.goaway_frame(h2.ID_MASK, h2.NO_ERROR, "stopping"))
+        self._outbox.pieces.append(h2.goaway_frame(ID_MASK, h2.NO_ERROR, "stopping"))
         self._outbox.pieces.append(h2.frame(h2.PING, 0, 0, _PING_SHUTDOWN))
 
     @property
@@ -212,13 +247,16 @@ class Http2Connection:
                 break
             kind = word & 0xFF
             flags = data[pos + 4]
-            stream_id = read_i32_be(data, pos + 5) & h2.ID_MASK
+            stream_id: int = read_i32_be(data, pos + 5) & ID_MASK
             pos = stop
             try:
-                if kind == h2.DATA and self._block_stream_id == 0:
+                if kind == DATA and self._block_stream_id == 0:
                     self._on_data(stream_id, flags, data, start, stop)
-                elif kind == h2.HEADERS and self._block_stream_id == 0 and self._settings_read:
-                    self._on_headers(stream_id, flags, data[start:stop])
+                elif kind == HEADERS and self._block_stream_id == 0 and self._settings_read:
+                    if flags & _SPECIAL_HEADERS == END_HEADERS:
+                        self._on_header_block(stream_id, flags, data[start:stop])
+                    else:
+                        self._on_headers(stream_id, flags, data[start:stop])
                 else:
                     self._on_rare_frame(kind, flags, stream_id, data[start:stop])
             except StreamResetError as fault:
@@ -257,9 +295,9 @@ class Http2Connection:
     # Requests
 
     def _on_headers(self, stream_id: int, flags: int, block: bytes) -> None:
-        if flags & (h2.PADDED | h2.PRIORITIZED):
+        if flags & (PADDED | PRIORITIZED):
             block = self._strip_headers_payload(stream_id, flags, block)
-        if not flags & h2.END_HEADERS:
+        if not flags & END_HEADERS:
             if stream_id == 0:
                 raise GoAwayError(h2.PROTOCOL_ERROR, "HEADERS on stream 0")
             self._block_stream_id = stream_id
@@ -284,7 +322,7 @@ class Http2Connection:
                 h2.ENHANCE_YOUR_CALM,
                 f"a header block of more than {self.limits.header_block_bytes_max} bytes",
             )
-        if flags & h2.END_HEADERS:
+        if flags & END_HEADERS:
             block = bytes(self._block)
             self._block_stream_id = 0
             self._block = bytearray()
@@ -302,26 +340,27 @@ class Http2Connection:
         headers = self._cache.get(block)
         if headers is None:
             headers = self._read_headers(stream_id, block)
-        if self._draining or len(self._streams) >= self.limits.concurrent_streams_max:
+        if self._draining or len(self._streams) >= self._streams_max:
             raise StreamResetError(stream_id, h2.REFUSED_STREAM)
-        stream = Stream(
-            stream_id, headers, self._now, self.limits.stream_window_bytes, self._outbox.initial_window
-        )
+        stream = Stream(stream_id, headers, self._now, self._stream_window, self._outbox.initial_window)
         self._streams[stream_id] = stream
-        if flags & h2.END_STREAM:
+        if flags & END_STREAM:
             self._end_request(stream)
 
     def _read_headers(self, stream_id: int, block: bytes) -> Headers:
         fields = self._hpack.decode(block)
-        if self._hpack.table_changed and self._cache:
+        if self._hpack.table_changed:
             self._cache = {}
+            self._cached_bytes = 0
         try:
-            headers = read_request_headers(fields)
+            headers = self._header_reader.read(fields)
         except MalformedHeadersError:
             raise StreamResetError(stream_id, h2.PROTOCOL_ERROR) from None
         if not self._hpack.table_changed:
-            if len(self._cache) >= self.limits.cached_blocks_max:
+            self._cached_bytes += len(block)
+            if self._cached_bytes > self.limits.cached_block_bytes_max:
                 self._cache = {}
+                self._cached_bytes = len(block)
             self._cache[block] = headers
         return headers
 
@@ -336,11 +375,12 @@ class Http2Connection:
         fields = self._hpack.decode(block)
         if self._hpack.table_changed:
             self._cache = {}
+            self._cached_bytes = 0
         if stream is None:
             return
         if stream.remote_closed:
             raise StreamResetError(stream_id, h2.STREAM_CLOSED)
-        if not flags & h2.END_STREAM:
+        if not flags & END_STREAM:
             raise StreamResetError(stream_id, h2.PROTOCOL_ERROR)
         try:
             check_trailers(fields)
@@ -351,12 +391,12 @@ class Http2Connection:
     def _strip_headers_payload(self, stream_id: int, flags: int, payload: bytes) -> bytes:
         start = 0
         stop = len(payload)
-        if flags & h2.PADDED:
+        if flags & PADDED:
             start, stop = self._unpad(payload, 0, stop)
-        if flags & h2.PRIORITIZED:
+        if flags & PRIORITIZED:
             if stop - start < 5:
                 raise GoAwayError(h2.FRAME_SIZE_ERROR, "HEADERS too short for its priority")
-            if read_i32_be(payload, start) & h2.ID_MASK == stream_id:
+            if read_i32_be(payload, start) & ID_MASK == stream_id:
                 raise GoAwayError(h2.PROTOCOL_ERROR, "a stream depends on itself")
             start += 5
         return payload[start:stop]
@@ -374,11 +414,15 @@ class Http2Connection:
         stream.receive_window -= length
         if stream.receive_window < 0:
             raise StreamResetError(stream_id, h2.FLOW_CONTROL_ERROR)
-        if flags & h2.PADDED:
+        if flags & PADDED:
             start, stop = self._unpad(data, start, stop)
-        ends = flags & h2.END_STREAM
+        ends = flags & END_STREAM
         if start < stop:
-            stream.add_to_body(data[start:stop])
+            if stream.body_bytes == 0:
+                stream.body = data[start:stop]
+                stream.body_bytes = stop - start
+            else:
+                stream.add_to_body(data[start:stop])
         elif not ends:
             self._floods.count(EMPTY_FRAMES, self._now)
         if ends:
@@ -394,7 +438,7 @@ class Http2Connection:
         if self._receive_window < 0:
             raise GoAwayError(h2.FLOW_CONTROL_ERROR, "DATA beyond the connection window")
         self._give_back(stop - start)
-        if flags & h2.PADDED:
+        if flags & PADDED:
             self._unpad(data, start, stop)
         if stream_id not in self._forgiven:
             raise StreamResetError(stream_id, h2.STREAM_CLOSED)
@@ -412,9 +456,12 @@ class Http2Connection:
         content_length = stream.headers.content_length
         if content_length >= 0 and content_length != stream.body_bytes:
             raise StreamResetError(stream.id, h2.PROTOCOL_ERROR)
-        if stream.charged_bytes:
+        if stream.reserved_bytes or self._reservations:
             self._release(stream)
-        if stream.body_bytes > self.limits.body_bytes_max:
+        else:
+            self._give_back(stream.charged_bytes)
+            stream.charged_bytes = 0
+        if stream.body_bytes > self._body_bytes_max:
             self._body_too_large(stream)
             return
         self._request_ended(stream)
@@ -424,7 +471,7 @@ class Http2Connection:
     def _plan_body(self, stream: Stream) -> None:
         """After a DATA frame that is not the last: refuse a body too large, widen the window of a large one."""
         expected = self._expected_body_bytes(stream)
-        if expected > self.limits.body_bytes_max or stream.body_bytes > self.limits.body_bytes_max:
+        if expected > self._body_bytes_max or stream.body_bytes > self._body_bytes_max:
             self._release(stream)
             self._body_too_large(stream)
             return
@@ -440,17 +487,16 @@ class Http2Connection:
     def _grant_reservations(self) -> None:
         while self._reservations:
             stream = self._reservations[0]
-            if stream.waits_for_window:
-                missing = self._expected_body_bytes(stream) - stream.body_bytes - stream.receive_window
-                # One body at least is always let in, whatever its size.
-                if self._reserved_bytes and self._reserved_bytes + missing > self.limits.reserved_bytes_max:
-                    return
-                stream.waits_for_window = False
-                stream.reserved_bytes += missing
-                stream.receive_window += missing
-                self._reserved_bytes += missing
-                self._outbox.pieces.append(h2.window_update_frame(stream.id, missing))
+            missing = self._expected_body_bytes(stream) - stream.body_bytes - stream.receive_window
+            # One body at least is always let in, whatever its size.
+            if self._reserved_bytes and self._reserved_bytes + missing > self.limits.reserved_bytes_max:
+                return
             self._reservations.popleft()
+            stream.waits_for_window = False
+            stream.reserved_bytes += missing
+            stream.receive_window += missing
+            self._reserved_bytes += missing
+            self._outbox.pieces.append(h2.window_update_frame(stream.id, missing))
 
     def _refuse_newest_bodies(self) -> None:
         """The window is full of unfinished bodies: without an end to some, none of them could go on."""
@@ -470,7 +516,9 @@ class Http2Connection:
         if stream.reserved_bytes:
             self._reserved_bytes -= stream.reserved_bytes
             stream.reserved_bytes = 0
-        stream.waits_for_window = False
+        if stream.waits_for_window:
+            stream.waits_for_window = False
+            self._reservations.remove(stream)
         if self._reservations:
             self._grant_reservations()
         self._give_back(credit)
@@ -478,7 +526,7 @@ class Http2Connection:
     def _give_back(self, credit: int) -> None:
         self._credit += credit
         # Half a window at a time: one WINDOW_UPDATE for thousands of small requests.
-        if self._credit > self.limits.connection_window_bytes // 2:
+        if self._credit > self._credit_bytes_max:
             self._flush_credit()
 
     def _flush_credit(self) -> None:
@@ -497,7 +545,7 @@ class Http2Connection:
             # A reader answers each frame of data with up to two of these.
             self._floods.forgive(WINDOW_UPDATES, 2 * self._outbox.data_frames)
             self._outbox.data_frames = 0
-        increment = read_i32_be(payload, 0) & h2.ID_MASK
+        increment: int = read_i32_be(payload, 0) & ID_MASK
         if stream_id == 0:
             if increment == 0:
                 raise GoAwayError(h2.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
@@ -542,29 +590,38 @@ class Http2Connection:
         if flags & h2.ACK:
             return
         self._floods.count(SETTINGS_CHANGES, self._now)
+        initial_window = self._outbox.initial_window
         for at in range(0, len(payload), 6):
             name = (payload[at] << 8) | payload[at + 1]
-            self._apply_setting(name, read_i32_be(payload, at + 2) & 0xFFFFFFFF)
+            signed: int = read_i32_be(payload, at + 2)
+            value = signed & 0xFFFFFFFF
+            self._check_setting(name, value)
+            if name == h2.SETTING_INITIAL_WINDOW_SIZE:
+                initial_window = value
+            elif name == h2.SETTING_MAX_FRAME_SIZE:
+                # Larger frames than ours would only let one stream hold up the others.
+                self._outbox.frame_bytes_max = min(value, self.limits.frame_bytes_max)
+        # Once per frame, not once per entry: each change touches every open stream.
+        self._change_initial_window(initial_window)
         self._outbox.control(h2.SETTINGS_ACK)
 
-    def _apply_setting(self, name: int, value: int) -> None:
-        if name == h2.SETTING_INITIAL_WINDOW_SIZE:
-            if value > h2.WINDOW_MAX:
-                raise GoAwayError(h2.FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1")
-            change = value - self._outbox.initial_window
-            self._outbox.initial_window = value
+    def _check_setting(self, name: int, value: int) -> None:
+        if name == h2.SETTING_INITIAL_WINDOW_SIZE and value > h2.WINDOW_MAX:
+            raise GoAwayError(h2.FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1")
+        if name == h2.SETTING_MAX_FRAME_SIZE and not 16384 <= value <= 16777215:
+            raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_MAX_FRAME_SIZE of {value}")
+        if name == h2.SETTING_ENABLE_PUSH and value > 1:
+            raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH of {value}")
+
+    def _change_initial_window(self, value: int) -> None:
+        change = value - self._outbox.initial_window
+        self._outbox.initial_window = value
+        if change:
             for stream in self._streams.values():
                 try:
                     self._outbox.widen_stream(stream, change)
                 except StreamResetError:
                     raise GoAwayError(h2.FLOW_CONTROL_ERROR, "a stream window exceeds 2^31-1") from None
-        elif name == h2.SETTING_MAX_FRAME_SIZE:
-            if not 16384 <= value <= 16777215:
-                raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_MAX_FRAME_SIZE of {value}")
-            # Larger frames than ours would only let one stream hold up the others.
-            self._outbox.frame_bytes_max = min(value, self.limits.frame_bytes_max)
-        elif name == h2.SETTING_ENABLE_PUSH and value > 1:
-            raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH of {value}")
 
     def _on_priority(self, stream_id: int, payload: bytes) -> None:
         """Priorities are deprecated and ignored; only nonsense is answered."""
@@ -573,7 +630,7 @@ class Http2Connection:
             raise GoAwayError(h2.PROTOCOL_ERROR, "PRIORITY on stream 0")
         if len(payload) != 5:
             raise GoAwayError(h2.FRAME_SIZE_ERROR, "PRIORITY is not 5 bytes long")
-        if read_i32_be(payload, 0) & h2.ID_MASK == stream_id:
+        if read_i32_be(payload, 0) & ID_MASK == stream_id:
             raise GoAwayError(h2.PROTOCOL_ERROR, "a stream depends on itself")
 
     def _on_goaway(self, stream_id: int, payload: bytes) -> None:

@@ -1,12 +1,16 @@
 """A request's header fields, checked once (RFC 9113, section 8) and then shared by every equal request."""
 
+import re
 from typing import Final
 
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 _CONNECTION_SPECIFIC: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
-_PSEUDO: Final = frozenset((b":method", b":scheme", b":path", b":authority"))
+_BAD_VALUE: Final = re.compile(rb"[\x00\r\n]|\A[ \t]|[ \t]\Z")
+
+_REMEMBERED_FIELDS_MAX: Final = 256
+_REMEMBERED_BYTES_MAX: Final = 256
 
 
 class Headers:
@@ -35,32 +39,67 @@ class MalformedHeadersError(Exception):
     """A request is malformed (section 8.1.1): its stream ends with PROTOCOL_ERROR."""
 
 
-def read_request_headers(fields: list[tuple[bytes, bytes]]) -> Headers:
-    """Check and index the fields of a request; raise MalformedHeadersError."""
-    pseudo: dict[bytes, bytes] = {}
-    regular: dict[str, str] = {}
-    content_length = -1
-    for name, value in fields:
-        if name[:1] == b":":
-            if regular or name not in _PSEUDO or name in pseudo:
-                raise MalformedHeadersError(f"pseudo-header field {name!r} is unknown, repeated or late")
-            _check_value(value)
-            pseudo[name] = value
-            continue
+class RequestHeaderReader:
+    """Checks and indexes the fields of requests; remembers the fields it has found to be good.
+
+    Most fields of a connection's requests are the same each time, even where one of them (a deadline, a
+    trace id) makes every header block different.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+
+    def read(self, fields: list[tuple[bytes, bytes]]) -> Headers:
+        """Return the headers; raise MalformedHeadersError."""
+        method = path = scheme = authority = b""
+        regular: dict[str, str] = {}
+        for field in fields:
+            known = self._known.get(field)
+            if known is None:
+                name, value = field
+                if name[:1] == b":":
+                    # An empty or a second one, an unknown one, or one after the regular fields is an error.
+                    _check_value(value)
+                    if not regular and value:
+                        if name == b":path" and not path:
+                            path = value
+                            continue
+                        if name == b":method" and not method:
+                            method = value
+                            continue
+                        if name == b":scheme" and not scheme:
+                            scheme = value
+                            continue
+                        if name == b":authority" and not authority:
+                            authority = value
+                            continue
+                    raise MalformedHeadersError(
+                        f"pseudo-header field {name!r} is unknown, empty, repeated or late"
+                    )
+                known = self._learn(field)
+            text, content = known
+            if text in regular:
+                content = f"{regular[text]},{content}"
+            regular[text] = content
+        if not method or not path or not scheme:
+            raise MalformedHeadersError("a request needs :method, :scheme and :path")
+        length = regular.get("content-length")
+        return Headers(
+            method.decode("latin-1"),
+            path.decode("latin-1"),
+            regular,
+            -1 if length is None else _content_length(length),
+        )
+
+    def _learn(self, field: tuple[bytes, bytes]) -> tuple[str, str]:
+        name, value = field
         _check_field(name, value)
-        if name == b"content-length":
-            length = _content_length(value)
-            if content_length not in (-1, length):
-                raise MalformedHeadersError("two different content-length fields")
-            content_length = length
-        text = name.decode("latin-1")
-        known = regular.get(text)
-        regular[text] = value.decode("latin-1") if known is None else f"{known},{value.decode('latin-1')}"
-    method = pseudo.get(b":method", b"")
-    path = pseudo.get(b":path", b"")
-    if not method or not path or not pseudo.get(b":scheme"):
-        raise MalformedHeadersError("a request needs :method, :scheme and :path")
-    return Headers(method.decode("latin-1"), path.decode("latin-1"), regular, content_length)
+        known = (name.decode("latin-1"), value.decode("latin-1"))
+        if len(value) <= _REMEMBERED_BYTES_MAX:
+            if len(self._known) >= _REMEMBERED_FIELDS_MAX:
+                self._known = {}
+            self._known[field] = known
+        return known
 
 
 def check_trailers(fields: list[tuple[bytes, bytes]]) -> None:
@@ -78,13 +117,14 @@ def _check_field(name: bytes, value: bytes) -> None:
 
 
 def _check_value(value: bytes) -> None:
-    if b"\x00" in value or b"\r" in value or b"\n" in value:
-        raise MalformedHeadersError("a field value holds NUL, CR or LF")
-    if value[:1] in (b" ", b"\t") or value[-1:] in (b" ", b"\t"):
-        raise MalformedHeadersError("a field value begins or ends with white space")
+    if _BAD_VALUE.search(value) is not None:
+        raise MalformedHeadersError("a field value holds NUL, CR or LF, or begins or ends with white space")
 
 
-def _content_length(value: bytes) -> int:
-    if not value.isdigit() or len(value) > 18:
-        raise MalformedHeadersError("content-length is not a number")
-    return int(value)
+def _content_length(value: str) -> int:
+    # A repeated field arrives here joined by a comma; the same length twice is still one length.
+    lengths = set(value.split(","))
+    length = lengths.pop()
+    if lengths or not (length.isascii() and length.isdigit()) or len(length) > 18:
+        raise MalformedHeadersError("content-length is not one number")
+    return int(length)

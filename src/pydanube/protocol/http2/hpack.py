@@ -76,6 +76,7 @@ STATIC_TABLE: Final[list[tuple[bytes, bytes]]] = [
     (b"via", b""),
     (b"www-authenticate", b""),
 ]
+_DYNAMIC_START: Final = 62
 
 
 class HpackDecoder:
@@ -103,7 +104,11 @@ class HpackDecoder:
         while pos < end:
             first = block[pos]
             if first & 0x80:
-                index, pos = self._integer(block, pos, 0x7F)
+                if first == 0xFF:
+                    index, pos = self._integer(block, pos, 0x7F)
+                else:
+                    index = first & 0x7F
+                    pos += 1
                 field = self._entry(index)
             elif first & 0xE0 == 0x20:
                 if fields:
@@ -170,11 +175,11 @@ class HpackDecoder:
         return text, stop
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
-        if index < len(STATIC_TABLE):
+        if index < _DYNAMIC_START:
             if index == 0:
                 raise _broken("index 0 means nothing")
             return STATIC_TABLE[index]
-        index -= len(STATIC_TABLE)
+        index -= _DYNAMIC_START
         if index >= len(self._dynamic):
             raise _broken("an index beyond the table")
         return self._dynamic[index]

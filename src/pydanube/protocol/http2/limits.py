@@ -22,7 +22,7 @@ class Http2Limits:
     header_fields_max: int = 128
     header_block_bytes_max: int = 64 * KIB
     continuation_frames_max: int = 8
-    cached_blocks_max: int = 256
+    cached_block_bytes_max: int = 128 * KIB
     body_bytes_max: int = 4 * MIB + 5
 
     # Request bodies held at once: the connection window is all a peer may ever have in flight, and it is
@@ -42,7 +42,7 @@ class Http2Limits:
     # Floods
     flood_interval_seconds: float = 1.0
     resets_max: int = 500
-    settings_max: int = 100
+    settings_max: int = 50
     pings_max: int = 10_000
     empty_frames_max: int = 1_000
     priorities_max: int = 10_000

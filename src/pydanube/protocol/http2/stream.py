@@ -39,21 +39,12 @@ class Stream:
         self.receive_window = receive_window
         self.send_window = send_window
 
-    def take_body(self) -> bytes:
-        """The whole body; the stream lets go of it."""
-        body = self.body if self.parts is None else bytes(self.parts)
-        self.body = b""
-        self.parts = None
-        return body
-
     def add_to_body(self, chunk: bytes) -> None:
-        if self.body_bytes == 0:
-            self.body = chunk
-        else:
-            # One growing buffer, not a list of pieces: a peer that sends single bytes must not make
-            # us keep an object for each.
-            if self.parts is None:
-                self.parts = bytearray(self.body)
-                self.body = b""
-            self.parts += chunk
+        """Append the bytes of a DATA frame that is not the first."""
+        # One growing buffer, not a list of pieces: a peer that sends single bytes must not make us keep
+        # an object for each.
+        if self.parts is None:
+            self.parts = bytearray(self.body)
+            self.body = b""
+        self.parts += chunk
         self.body_bytes += len(chunk)
