@@ -1,48 +1,50 @@
-"""The command `danube`."""
+"""The command and its sub-commands."""
 
-from pathlib import Path
+import platform
+from importlib import import_module
+from typing import Final
 
 import click
 
+import pydanube
 
-@click.group()
+_COMMANDS: Final = {
+    "broker": "Run a broker until Ctrl-C.",
+    "produce": "Publish messages to a topic.",
+    "consume": "Receive, print and acknowledge messages.",
+    "config": "Check or show the configuration of a broker.",
+}
+"""Name and help of each command; it lives in the module of its name."""
+
+
+class Commands(click.Group):
+    """Imports a command's module when it is called: `danube --help` need not load a broker."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"pydanube.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(list((_COMMANDS | own).items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(pydanube.__version__, prog_name="danube")
 def main() -> None:
-    """Danube: publish/subscribe messaging."""
+    """Danube: publish/subscribe messaging where a topic is a queue, a log and a table."""
 
 
 @main.command()
-@click.option("--mode", default="standalone")
-@click.option("--data-dir")
-@click.option("--config-file", type=click.Path(path_type=Path))
-@click.option("--broker-addr")
-@click.option("--admin-addr")
-@click.option("--prom-exporter")
-@click.option("--advertised-addr")
-@click.option("--connect-url")
-@click.pass_context
-def broker(
-    context: click.Context,
-    mode: str,
-    data_dir: str | None,
-    config_file: Path | None,
-    broker_addr: str | None,
-    admin_addr: str | None,
-    prom_exporter: str | None,
-    advertised_addr: str | None,
-    connect_url: str | None,
-) -> None:
-    """Run a broker."""
-    from pydanube.server.config_file import load_config
-    from pydanube.server.listeners import AddressFlags
-    from pydanube.server.logging import configure_logging
-    from pydanube.server.main import run
-
-    configure_logging()
-    flags = AddressFlags(
-        broker_addr=broker_addr,
-        admin_addr=admin_addr,
-        prom_exporter=prom_exporter,
-        advertised_addr=advertised_addr,
-        connect_url=connect_url,
+def version() -> None:
+    """Show the versions of this program and of what it runs on."""
+    click.echo(f"danube {pydanube.__version__}")
+    click.echo(
+        f"python {platform.python_version()} ({platform.python_implementation()}), {platform.system()}"
     )
-    context.exit(run(load_config(config_file, data_dir=data_dir, addresses=flags)))

@@ -1,0 +1,254 @@
+"""`danube produce`: publish messages from the command line."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from pydanube.cli.failures import INTERRUPTED, Url, run_async
+from pydanube.client import CallFailed, Client, Producer
+from pydanube.protocol import danube_pb2 as pb
+
+INTERVAL_MS_MIN: Final = 100
+LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+_BAR_FROM: Final = 50
+"""At a terminal, this many messages get a progress bar instead of a line each."""
+
+
+class Attributes(click.ParamType[dict[str, str]]):
+    """`k:v,k2:v2`, each split at its first colon."""
+
+    name = "k:v,..."
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part in value.split(","):
+            name, colon, text = part.partition(":")
+            if not colon or not name.strip():
+                self.fail(f"{part!r} is no attribute: expected name:value", param, ctx)
+            found[name.strip()] = text.strip()
+        return found
+
+
+@click.command()
+@click.option(
+    "-s", "--service-addr", type=Url(), required=True, help="Broker to connect to, e.g. http://127.0.0.1:6650"
+)
+@click.option("-n", "--producer-name", default="test_producer", show_default=True)
+@click.option("-t", "--topic", default="/default/test_topic", show_default=True)
+@click.option("-m", "--message", help="Text to send; required unless --file is given.")
+@click.option(
+    "-f", "--file", metavar="PATH", help="Send the bytes of a file instead; - sends each line of stdin."
+)
+@click.option(
+    "--schema-subject", help="Schema subject the messages belong to, latest version unless one is named."
+)
+@click.option("--schema-version", type=click.IntRange(min=1), help="Exactly this version of the subject.")
+@click.option(
+    "--schema-min-version", type=click.IntRange(min=1), help="This version of the subject or a later one."
+)
+@click.option("--schema-file", type=click.Path(exists=True, dir_okay=False), help="Schema to register first.")
+@click.option(
+    "--schema-type", type=click.Choice(["json_schema", "avro", "protobuf"]), help="Kind of --schema-file."
+)
+@click.option("-a", "--attributes", type=Attributes(), help="Attributes of every message.")
+@click.option("-k", "--key", help="Routing key: messages of one key keep their order, and share a partition.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1, 1024), help="Publish to this many partitions of the topic."
+)
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), help="How often to send the message.  [default: 1]"
+)
+@click.option(
+    "-i",
+    "--interval",
+    type=click.IntRange(min=INTERVAL_MS_MIN),
+    help="Milliseconds between messages.  [default: 500]",
+)
+@click.option(
+    "--reliable", is_flag=True, help="Store messages until every subscription has acknowledged them."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def produce(**options: object) -> None:
+    """Publish messages to a topic, which is created if it does not exist."""
+    work = _Work(**options)  # type: ignore[arg-type]
+    work.check()
+    try:
+        run_async(_produce(work))
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """The options, and how far we are."""
+
+    service_addr: str
+    producer_name: str
+    topic: str
+    message: str | None
+    file: str | None
+    schema_subject: str | None
+    schema_version: int | None
+    schema_min_version: int | None
+    schema_file: str | None
+    schema_type: str | None
+    attributes: dict[str, str] | None
+    key: str | None
+    partitions: int | None
+    count: int | None
+    interval: int | None
+    reliable: bool
+    output: str
+    sent: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+
+    @property
+    def from_stdin(self) -> bool:
+        return self.file == "-"
+
+    def check(self) -> None:
+        """Refuse combinations that make no sense."""
+        if self.message is None and self.file is None:
+            raise click.UsageError("give a --message, or a --file")
+        if self.from_stdin and self.count is not None:
+            raise click.UsageError("--count does not go with --file -: each line of stdin is one message")
+        if self.schema_file and self.schema_subject:
+            raise click.UsageError("--schema-file registers its own subject: leave out --schema-subject")
+        if bool(self.schema_file) != bool(self.schema_type):
+            raise click.UsageError("--schema-file and --schema-type go together")
+        if self.schema_version and self.schema_min_version:
+            raise click.UsageError("--schema-version and --schema-min-version exclude each other")
+        if (self.schema_version or self.schema_min_version) and not self.schema_subject:
+            raise click.UsageError("--schema-version and --schema-min-version need --schema-subject")
+        if self.schema_file:
+            raise click.ClickException(
+                "--schema-file needs a schema registry, which this release does not have yet: send without it"
+            )
+
+    def schema_ref(self) -> pb.SchemaReference | None:
+        if self.schema_subject is None:
+            return None
+        if self.schema_version is not None:
+            return pb.SchemaReference(subject=self.schema_subject, pinned_version=self.schema_version)
+        if self.schema_min_version is not None:
+            return pb.SchemaReference(subject=self.schema_subject, min_version=self.schema_min_version)
+        return pb.SchemaReference(subject=self.schema_subject, use_latest=True)
+
+    async def payloads(self) -> AsyncIterator[bytes]:
+        """What to send, one after the other, at the asked pace."""
+        if self.from_stdin:
+            async for line in _lines_of_stdin():
+                yield line
+                if self.interval is not None:
+                    await asyncio.sleep(self.interval / 1000)
+            return
+        payload = _read(self.file) if self.file is not None else (self.message or "").encode()
+        total = self.count or 1
+        for number in range(1, total + 1):
+            yield payload
+            if number < total:
+                await asyncio.sleep((500 if self.interval is None else self.interval) / 1000)
+
+
+async def _produce(work: _Work) -> None:
+    async with Client(work.service_addr) as client:
+        producer = Producer(
+            client,
+            work.topic,
+            name=work.producer_name,
+            partitions=work.partitions or 0,
+            reliable=work.reliable,
+            schema_ref=work.schema_ref(),
+        )
+        async with producer:
+            _say(work, f"Producer {work.producer_name} created on {work.topic}", fg="green")
+            try:
+                await _send_all(work, producer)
+            finally:
+                _summarise(work)
+
+
+async def _send_all(work: _Work, producer: Producer) -> None:
+    with _progress(work) as advance:
+        async for payload in work.payloads():
+            number = work.sent + work.failed + 1
+            place = f"{number}/{work.count or 1}" if not work.from_stdin else str(number)
+            try:
+                message_id = await producer.send(payload, attributes=work.attributes, routing_key=work.key)
+            except CallFailed as error:
+                work.failed += 1
+                if work.output == "json":
+                    _print_json({"message": number, "status": "error", "error": error.text})
+                else:
+                    click.secho(f"{place} failed: {error.text}", fg="red", err=True)
+                continue
+            work.sent += 1
+            if work.output == "json":
+                _print_json({"message": number, "status": "ok", "id": message_id, "size": len(payload)})
+            elif not advance():
+                click.echo(f"{place} sent, id {message_id}")
+
+
+@contextmanager
+def _progress(work: _Work) -> Iterator[Callable[[], bool]]:
+    """A function to call after each message: True if a bar shows it, False if a line is wanted."""
+    if work.output == "json" or (work.count or 1) < _BAR_FROM or not sys.stdout.isatty():
+        yield lambda: False
+        return
+    # Here, because rich takes longer to load than most commands to run.
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("Sending"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("send", total=work.count)
+
+        def advance() -> bool:
+            bar.advance(task)
+            return True
+
+        yield advance
+
+
+def _summarise(work: _Work) -> None:
+    if work.output == "json":
+        _print_json({"success": work.sent, "errors": work.failed})
+        return
+    _say(work, f"Success: {work.sent}", fg="green")
+    if work.failed:
+        _say(work, f"Errors: {work.failed}", fg="red")
+
+
+def _say(work: _Work, text: str, *, fg: str) -> None:
+    if work.output == "text":
+        click.secho(text, fg=fg)
+
+
+def _print_json(fields: dict[str, object]) -> None:
+    click.echo(json.dumps(fields))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise click.FileError(path, error.strerror) from error
+
+
+async def _lines_of_stdin() -> AsyncIterator[bytes]:
+    """Lines as they come, without their ends; read in a thread, because stdin may be a file or a terminal."""
+    stdin = sys.stdin.buffer
+    while line := await asyncio.to_thread(stdin.readline, LINE_BYTES_MAX):
+        yield line.rstrip(b"\r\n")
