@@ -21,6 +21,7 @@ from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.sessions import Consumer, Outlet, Producer, RecentIds, Session
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
+from pydanube.broker.unbroken import unbroken
 from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName, check_name
@@ -117,6 +118,7 @@ class Broker:
 
     # ── producers ───────────────────────────────────────────────────────────────────────────────
 
+    @unbroken
     async def create_producer(
         self,
         *,
@@ -183,6 +185,7 @@ class Broker:
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────
 
+    @unbroken
     async def subscribe(
         self,
         *,

@@ -26,7 +26,7 @@ class ProducerService:
                 producer_name=request.producer_name,
                 dispatch=request.dispatch_strategy,
                 exclusive=request.producer_access_mode == ProducerAccessMode.Exclusive,
-                subject=request.schema_ref.subject if request.HasField("schema_ref") else None,
+                subject=request.schema_ref.subject or None,
             )
             return ProducerResponse(
                 request_id=request.request_id, producer_id=producer.id, producer_name=producer.name
