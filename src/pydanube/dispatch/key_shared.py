@@ -42,8 +42,8 @@ class KeySharedSubscription(ReliableSubscription):
         self._keys: dict[str | bytes, KeyQueue] = {}
         self._held = 0
         self._reroute_due = False
-        self._first = 0
-        """Who is served first: the one after whom pacing stopped the last time."""
+        self._to_serve: dict[int, Consumer] = {}
+        """Consumers that something is ready for, in the order in which they are served."""
 
     def room(self) -> int:
         if self._attached == 0 or self.bytes_held >= self._bytes_max:
@@ -79,8 +79,10 @@ class KeySharedSubscription(ReliableSubscription):
     def _requeue(self, entry: Entry) -> None:
         queue = entry.key_queue
         assert queue is not None
-        if queue.owner is not None:
-            heappush(queue.owner.ready, entry.offset)
+        owner = queue.owner
+        if owner is not None:
+            heappush(owner.ready, entry.offset)
+            self._to_serve[owner.consumer_id] = owner
 
     def _left_window(self, entry: Entry) -> None:
         queue = entry.key_queue
@@ -91,9 +93,9 @@ class KeySharedSubscription(ReliableSubscription):
         if queue.entries:
             self._requeue(queue.entries[0])
             if queue.owner is None:
-                # Those behind it may be wanted by nobody at all; that is for the next tick to find out.
+                # Those behind it may be wanted by nobody at all; that is for a tick to find out.
                 self._reroute_due = True
-                self._timer_ms = 0
+                self._timer_ms = min(self._timer_ms, self._now_ms + 1)
         elif queue.owner is None or len(queue.key) > KEY_LENGTH_REMEMBERED_MAX:
             self._forget(queue)
 
@@ -113,26 +115,28 @@ class KeySharedSubscription(ReliableSubscription):
             self._held += len(queue.entries) if held else -len(queue.entries)
 
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
-        consumers = list(self._consumers.values())
-        for turn in range(len(consumers)):
-            place = (self._first + turn) % len(consumers)
-            consumer = consumers[place]
+        for consumer in list(self._to_serve.values()):
             ready = consumer.ready
             served = False
             while ready and consumer.credit > 0 and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX:
                 if allowance == 0:
-                    self._first = place + 1 if served else place
+                    if served:
+                        # Pacing stops here: the others come first the next time.
+                        del self._to_serve[consumer.consumer_id]
+                        self._to_serve[consumer.consumer_id] = consumer
                     return 0
                 self._send(self._entries[heappop(ready)], consumer, deadline_ms, actions)
                 served = True
                 allowance -= 1
+            if not ready:
+                del self._to_serve[consumer.consumer_id]
         return allowance
 
     # Owners.
 
     def _joined(self, consumer: Consumer) -> None:
         # `join` knows no time: the next tick starts the grace in which it has to open a stream.
-        self._timer_ms = 0
+        self._timer_ms = min(self._timer_ms, self._now_ms)
         self._reroute()
 
     def _opened(self, consumer: Consumer) -> None:
@@ -195,6 +199,7 @@ class KeySharedSubscription(ReliableSubscription):
                 self._skip(queue)
         for consumer in self._consumers.values():
             consumer.ready.clear()
+        self._to_serve.clear()
         for queue in self._keys.values():
             if queue.entries and queue.entries[0].state == READY:
                 self._requeue(queue.entries[0])
@@ -247,6 +252,7 @@ class KeySharedSubscription(ReliableSubscription):
         assert held == self._held, (held, self._held)
         for consumer in self._consumers.values():
             assert sorted(consumer.ready) == sorted(ready[consumer.consumer_id]), consumer.consumer_id
+            assert not consumer.ready or consumer.consumer_id in self._to_serve, consumer.consumer_id
             assert consumer.keys_owned == owned[consumer.consumer_id], consumer.consumer_id
             assert consumer.live or not consumer.attached, consumer.consumer_id
             assert consumer.outstanding <= OUTSTANDING_PER_CONSUMER_MAX, consumer.consumer_id

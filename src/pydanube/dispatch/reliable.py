@@ -199,14 +199,12 @@ class ReliableSubscription(DispatchWindow):
                 self._unblocked(entry)
             elif entry.state != EXHAUSTED:
                 continue
-            entry.due_ms = NEVER
             if entry.attempts > policy.max_redelivery_count:
                 if self._poison_policy() is not PoisonPolicy.BLOCK:
                     self._apply_poison_policy(entry)
                     continue
                 entry.attempts = 0
-            entry.state = READY
-            self._requeue(entry)
+            self._make_ready(entry)
 
     def set_window(self, window: int) -> None:
         """Change how many messages may be unacked; a smaller window takes effect as messages are settled."""
@@ -230,6 +228,7 @@ class ReliableSubscription(DispatchWindow):
         if now_ms >= self._timer_ms:
             self._run_timers(now_ms)
         actions: list[Action] = []
+        self._out_of_tokens = False
         if self._dead_letters:
             self._publish_dead_letters(actions)
         if self._attached != 0 and self._entries:
@@ -327,9 +326,7 @@ class ReliableSubscription(DispatchWindow):
         for entry in self._entries.values():
             if entry.consumer is consumer:
                 self._release(entry)
-                entry.state = READY
-                entry.due_ms = NEVER
-                self._requeue(entry)
+                self._make_ready(entry)
 
     def _release(self, entry: Entry) -> None:
         """The message is no longer outstanding."""
@@ -343,10 +340,18 @@ class ReliableSubscription(DispatchWindow):
         entry.reason = reason
         if entry.attempts > self._policy.max_redelivery_count:
             self._exhaust(entry)
+            return
+        delay = self._policy.retry_delay_ms(attempts=entry.attempts, requested_ms=delay_ms)
+        if delay == 0:
+            self._make_ready(entry)
         else:
             entry.state = WAITING
-            delay = self._policy.retry_delay_ms(attempts=entry.attempts, requested_ms=delay_ms)
             self._set_timer(entry, now_ms + delay)
+
+    def _make_ready(self, entry: Entry) -> None:
+        entry.state = READY
+        entry.due_ms = NEVER
+        self._requeue(entry)
 
     def _exhaust(self, entry: Entry) -> None:
         poison = self._poison_policy()
@@ -406,9 +411,7 @@ class ReliableSubscription(DispatchWindow):
                 self.counters.ack_timeouts += 1
                 self._fail(entry, now_ms, 0, ACK_TIMEOUT_REASON)
             elif entry.state == WAITING:
-                entry.state = READY
-                entry.due_ms = NEVER
-                self._requeue(entry)
+                self._make_ready(entry)
             else:
                 # A dead letter that could not be published; the policy may have changed since.
                 self._apply_poison_policy(entry)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pydanube.dispatch.consumer import Consumer
-from pydanube.dispatch.entry import AWAITING_ACK, NEVER, READY, WAITING
+from pydanube.dispatch.entry import AWAITING_ACK, WAITING
 from pydanube.dispatch.log_order import LogOrderSubscription
 from pydanube.kernel.errors import Conflict, ErrorCode
 
@@ -46,9 +46,7 @@ class FailoverSubscription(LogOrderSubscription):
         self._take_back(consumer)
         for entry in self._entries.values():
             if entry.state == WAITING:
-                entry.state = READY
-                entry.due_ms = NEVER
-                self._requeue(entry)
+                self._make_ready(entry)
             assert entry.state != AWAITING_ACK, "a standby cannot hold an unacked message"
 
 
