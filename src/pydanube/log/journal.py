@@ -71,6 +71,7 @@ class Journal:
 
         Raises:
             Corrupt: the journal is damaged, missing although it was used, or another broker's.
+            Unavailable: the file system refused, for one because it is full.
         """
         settings = settings or JournalSettings()
         disk = disk or LocalDisk()
@@ -212,9 +213,13 @@ class Journal:
         self._queue.unsealed_bytes -= topic.tail.clear()
         return topic.epoch
 
+    async def rotate(self) -> None:
+        """Close the file in use and begin the next one; sealing follows in the background."""
+        await self._queue.rotate()
+
     async def seal_now(self) -> None:
         """Close the file in use and return when everything in it is in segments."""
-        await self._queue.rotate()
+        await self.rotate()
         await self._sealer.finish()
 
     async def close(self) -> None:

@@ -1,11 +1,12 @@
 """Opening the journal's files: recover, cut a torn tail, begin the first file."""
 
+import errno
 import logging
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydanube.kernel.errors import Corrupt
+from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_SNAPSHOT, encode_group
 from pydanube.log.recovery import Progress, Recovery, recover
@@ -35,8 +36,19 @@ def open_files(
 
     `expected_id` is the journal this broker is known to have used, None if it never had one.
     """
-    recovery = recover(directory, disk, progress)
-    _check_identity(directory.path, recovery, expected_id)
+    try:
+        recovery = recover(directory, disk, progress)
+        _check_identity(directory.path, recovery, expected_id)
+        return _make_writable(directory, disk, recovery)
+    except OSError as error:
+        code = ErrorCode.DISK_FULL if error.errno == errno.ENOSPC else ErrorCode.JOURNAL_STOPPED
+        raise Unavailable(
+            f"the journal in {directory.path} cannot be opened: {error.strerror or error}; repair that and start again",
+            code,
+        ) from error
+
+
+def _make_writable(directory: JournalDirectory, disk: Disk, recovery: Recovery) -> OpenedFiles:
     for sequence in recovery.unbegun_files:
         directory.release(sequence)
     if recovery.journal_id is None:

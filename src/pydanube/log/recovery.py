@@ -78,7 +78,7 @@ def recover(directory: JournalDirectory, disk: Disk, progress: Progress | None =
     previous = sequences[0]
     for sequence in sequences:
         path = directory.path_of(sequence)
-        data = disk.read(path)
+        data = _read(disk, path)
         is_first, is_last = sequence == sequences[0], sequence == sequences[-1]
         reader = _FileReader(path, data, sequence, recovery.journal_id)
         if not reader.is_begun():
@@ -108,7 +108,7 @@ def recover(directory: JournalDirectory, disk: Disk, progress: Progress | None =
     if recovery.files and recovery.unbegun_files:
         # The file that was about to be begun is none, so the one before it is the last after all.
         path = directory.path_of(recovery.files[-1])
-        reader = _FileReader(path, disk.read(path), recovery.files[-1], recovery.journal_id)
+        reader = _FileReader(path, _read(disk, path), recovery.files[-1], recovery.journal_id)
         recovery.cut_bytes = reader.torn_bytes(recovery.position, recovery.group_sequence)
     return recovery
 
@@ -235,6 +235,16 @@ def _apply(
         case _:
             return f"entry kind {entry.kind} is not known to this release"
     return None
+
+
+def _read(disk: Disk, path: Path) -> bytes:
+    try:
+        return disk.read(path)
+    except OSError as error:
+        raise Corrupt(
+            f"journal file {path} cannot be read: {error.strerror or error}. Nothing was changed; repair the disk or "
+            "restore the file from a copy"
+        ) from error
 
 
 def _damaged(path: Path, position: int, why: str) -> Corrupt:

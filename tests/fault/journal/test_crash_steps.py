@@ -1,0 +1,166 @@
+"""Killed, or the power cut, before every single call to the disk or the metadata store.
+
+One story (appends, rotations, sealing, cursors, retention, a deletion) is told once per step it has,
+each time ending there. Whatever had been acknowledged must be there afterwards, and the next broker must
+be able to go on.
+"""
+
+import asyncio
+import random
+from contextlib import suppress
+
+import pytest
+
+from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.names import TopicName
+from pydanube.kernel.policies import Retention
+from pydanube.metadata import MemoryStore
+
+OTHER = TopicName("default", "payments")
+
+
+class DeathError(OSError):
+    """The process ends here."""
+
+
+class MortalStore(MemoryStore):
+    """A metadata store that counts as a step too."""
+
+    step = staticmethod(lambda call, path: None)
+
+    async def put(self, key, value, **options):
+        self._count("put")
+        return await super().put(key, value, **options)
+
+    async def delete(self, key, **options):
+        self._count("delete")
+        return await super().delete(key, **options)
+
+    def _count(self, call):
+        try:
+            self.step(call, None)
+        except DeathError as death:
+            raise DanubeError("the metadata store is gone") from death
+
+
+class Story:
+    """What was promised so far."""
+
+    def __init__(self):
+        self.acknowledged = []
+        self.cursor = 0
+        self.start = 0
+        self.deleted = False
+        self.deleting = False
+
+    async def tell(self, workshop, steps):
+        workshop.disk.before = workshop.metadata.step = steps
+        journal, log = await workshop.open()
+        other = await journal.open_topic(2, OTHER)
+        for round_ in range(3):
+            for number in range(2):
+                body = b"%d.%d" % (round_, number)
+                await self.append(workshop, log, body)
+                await workshop.append(other, [body])
+            log.save_cursor("billing", log.committed_end)
+            await journal.seal_now()
+            self.cursor = log.committed_end
+        self.start = -1
+        await log.retain(Retention(until_consumed=True), consumed_offset=3, now_ms=0)
+        self.start = 2
+        self.deleting = True
+        await other.delete()
+        self.deleted = True
+        await self.append(workshop, log, b"last")
+        await journal.close()
+
+    async def append(self, workshop, log, body):
+        told = await workshop.append(log, [body])
+        if told != [None]:
+            raise DeathError("not acknowledged")
+        self.acknowledged.append(body)
+
+
+def count_steps_until(limit):
+    """A hook that lets `limit` steps happen and none after."""
+    count = 0
+
+    def step(call, path):
+        nonlocal count
+        count += 1
+        if count > limit:
+            raise DeathError(f"before step {count}: {call}")
+
+    return step, lambda: count
+
+
+async def check(workshop, story):
+    journal, log = await workshop.open()
+    rows = await workshop.rows(log)
+    known = [b"%d.%d" % (round_, number) for round_ in range(3) for number in range(2)] + [b"last"]
+    assert log.committed_end >= len(story.acknowledged)
+    assert rows == list(enumerate(known))[log.start_offset : log.committed_end]
+    if story.start >= 0:
+        assert log.start_offset == story.start
+    else:
+        assert log.start_offset in {0, 2}
+    assert log.cursors.get("billing", 0) >= story.cursor
+    if story.deleted:
+        assert 2 not in journal.recovered
+    # Life goes on: another message, another seal, another start.
+    offset = log.committed_end
+    assert await workshop.append(log, [b"after"]) == [None]
+    await journal.seal_now()
+    await journal.close()
+    workshop.swap(workshop.disk.files())
+    journal, log = await workshop.open()
+    assert (await workshop.rows(log))[-1] == (offset, b"after")
+    await journal.close()
+
+
+async def steps_of_the_story(make):
+    workshop = make()
+    step, counted = count_steps_until(10**9)
+    await Story().tell(workshop, step)
+    return counted()
+
+
+@pytest.fixture
+def make(workshop):
+    made = []
+
+    def make():
+        new = type(workshop)()
+        new.metadata = MortalStore(workshop.clock)
+        # Neither markers nor cursors by time: the story has the same steps each time it is told.
+        new.settings = type(new.settings)(
+            file_bytes=256 * 1024, marker_delay_ms=600_000, cursor_delay_ms_max=600_000, cache_bytes_max=0
+        )
+        made.append(new)
+        return new
+
+    return make
+
+
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("power", ["stays", "goes"])
+async def test_an_end_at_any_step_loses_nothing_acknowledged(make, part, power):
+    total = await steps_of_the_story(make)
+    assert total > 60
+    for limit in range(part, total, 8):
+        workshop, story = make(), Story()
+        step, _ = count_steps_until(limit)
+        with suppress(DeathError, DanubeError, asyncio.CancelledError):
+            await story.tell(workshop, step)
+        for journal in workshop.journals:
+            await journal.close()
+        dice = random.Random(limit)
+        lost = (lambda: False) if limit % 3 == 0 else (lambda dice=dice: dice.random() < 0.5)
+        files = workshop.disk.files() if power == "stays" else workshop.disk.after_power_loss(lost)
+        workshop.swap(files)
+        workshop.metadata.step = lambda call, path: None
+        try:
+            await check(workshop, story)
+        except BaseException as error:
+            error.add_note(f"ended before step {limit + 1} of {total}")
+            raise
