@@ -23,7 +23,6 @@ from client_harness.programs import PROGRAMS, BuildError, ClientProgram  # noqa:
 SELECTION = "DANUBE_CONFORMANCE_CLIENTS"
 
 _commands = pytest.StashKey[dict[str, list[str] | BuildError]]()
-_left_out = pytest.StashKey[dict[str, int]]()
 _topic_numbers = itertools.count(1)
 
 
@@ -114,7 +113,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in PROGRAMS:
         config.addinivalue_line("markers", f"client_{name}: played by the {name} client")
     config.stash[_commands] = {}
-    config.stash[_left_out] = {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -126,14 +124,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a client has no words for, and count it: the summary names it."""
+    """Leave out what a client has no words for; the summary says so."""
     left_out = [item for item in items if (name := _client_of(item)) and _missing_features(item, name)]
-    for item in left_out:
-        items.remove(item)
-        name = _client_of(item)
-        assert name is not None
-        config.stash[_left_out][name] = config.stash[_left_out].get(name, 0) + 1
     if left_out:
+        items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
 
 
@@ -151,29 +145,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config.stash[_commands][name] = failure
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    played = config.stash[_commands]
-    if not played:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which clients were played and, loudly, which were not."""
+    reports = [
+        report for outcome in ("passed", "failed", "error") for report in terminalreporter.getreports(outcome)
+    ]
+    played = {
+        name: [report for report in reports if f"client_{name}" in report.keywords] for name in PROGRAMS
+    }
+    if not any(played.values()):
         return
     terminalreporter.section("clients played against the broker", sep="=")
     for name, program in PROGRAMS.items():
-        if name in played:
-            broken = isinstance(played[name], BuildError)
-            terminalreporter.write_line(
-                f"{name}: {'COULD NOT BE BUILT' if broken else 'played'} ({program.under_test})",
-                red=broken,
-                green=not broken,
-            )
-            if without := config.stash[_left_out].get(name):
-                words = ", ".join(sorted(program.lacks))
+        if played[name]:
+            failures = sum(report.failed for report in played[name])
+            words = f"{name}: {len(played[name])} scenarios, {failures} failed ({program.under_test})"
+            terminalreporter.write_line(words, red=failures > 0, green=failures == 0)
+            if program.lacks:
+                lacks = ", ".join(sorted(program.lacks))
                 terminalreporter.write_line(
-                    f"    {without} scenarios left out: this client has no {words}", yellow=True
+                    f"    left out, as this client has none of it: {lacks}", yellow=True
                 )
-        elif program.missing_tools:
-            tools = ", ".join(program.missing_tools)
-            terminalreporter.write_line(f"{name}: NOT RUN, not on this machine: {tools}", red=True, bold=True)
         else:
-            terminalreporter.write_line(f"{name}: NOT RUN, not selected", yellow=True, bold=True)
+            missing = ", ".join(program.missing_tools)
+            why = f"this machine has no {missing}" if missing else "not selected"
+            terminalreporter.write_line(f"{name}: NOT RUN, {why}", red=True, bold=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 import pytest
-from client_harness.agent import Agent, Received, RemoteConsumer, settle
+from client_harness.agent import Agent, Received, gather, settle
 
 pytestmark = pytest.mark.needs("keys")
 KEYS = ["alpha", "beta", "gamma", "delta"]
@@ -22,23 +22,12 @@ def test_each_key_stays_with_one_consumer_in_order(agent: Agent, topic: str, rel
     producer = agent.producer(topic, reliable=reliable)
     consumers = [agent.consumer(topic, name=f"worker-{n}", kind="KeyShared", auto_ack=True) for n in range(2)]
     settle()
-    producer.send_keyed(*[(key, f"{key} {number}") for number in range(5) for key in KEYS])
-    producer.send_keyed(*[(key, "end") for key in KEYS])
-    shares = [by_key(collect_until_quiet(consumer)) for consumer in consumers]
+    producer.send_keyed(*[(key, f"{key} {number}") for number in range(6) for key in KEYS])
+    shares = [by_key(share) for share in gather(consumers, 6 * len(KEYS))]
     assert not set(shares[0]) & set(shares[1]), "a key went to both consumers"
     for key in KEYS:
         texts = shares[0].get(key) or shares[1].get(key)
-        assert texts == [f"{key} {number}" for number in range(5)] + ["end"]
-
-
-def collect_until_quiet(consumer: RemoteConsumer) -> list[Received]:
-    """What a consumer gets until nothing has come for a while."""
-    messages: list[Received] = []
-    while True:
-        try:
-            messages.append(consumer.next(within=2))
-        except AssertionError:
-            return messages
+        assert texts == [f"{key} {number}" for number in range(6)]
 
 
 def test_four_keys_occupy_both_of_two_consumers(agent: Agent, topic: str) -> None:
@@ -56,8 +45,8 @@ def test_without_a_key_the_producer_name_is_the_key(agent: Agent, topic: str) ->
     settle()
     payloads = [f"message {number}" for number in range(6)]
     producer.send(*payloads)
-    shares = [[message.text for message in collect_until_quiet(consumer)] for consumer in consumers]
-    assert sorted(shares) == [[], payloads]
+    shares = gather(consumers, len(payloads))
+    assert sorted([message.text for message in share] for share in shares) == [[], payloads]
 
 
 def test_filters_choose_and_unmatched_keys_are_skipped(agent: Agent, topic: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 REPLY_SECONDS_MAX = 30
 MESSAGE_SECONDS_MAX = 10
-SILENCE_SECONDS = 1.0
+SILENCE_SECONDS = 0.7
 SETTLE_SECONDS = 0.5
 """Time between opening a stream and relying on it: no client says when its stream is open."""
 
@@ -285,6 +285,21 @@ class RemoteConsumer:
 def settle() -> None:
     """Give streams just opened the time every client suite gives them."""
     time.sleep(SETTLE_SECONDS)
+
+
+def gather(
+    consumers: Sequence[RemoteConsumer], total: int, *, within: float = MESSAGE_SECONDS_MAX
+) -> list[list[Received]]:
+    """Each consumer's share of `total` messages, whoever gets them."""
+    deadline = time.monotonic() + within
+    shares: list[list[Received]] = [[] for _ in consumers]
+    while (missing := total - sum(map(len, shares))) > 0:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{missing} of {total} messages missing after {within} s")
+        for consumer, share in zip(consumers, shares, strict=True):
+            with contextlib.suppress(queue.Empty):
+                share.append(consumer.inbox.get(timeout=0.01))
+    return shares
 
 
 def publish_until_received(
