@@ -125,3 +125,14 @@ async def test_bytes_a_client_sent_never_pass_for_a_group(workshop, bodies_of):
     start = after.index(b"a" * 3968) - 128
     after[start : start + SECTOR_BYTES] = bytes(SECTOR_BYTES)
     assert bodies_of(workshop.recover({workshop.file(1): bytes(after)})) == [b"kept"]
+
+
+async def test_a_file_is_durable_to_its_end_before_the_next_one_is_begun(workshop):
+    """Otherwise a power cut would leave a hole in the middle, where nothing may be cut."""
+    journal, log = await workshop.open(seals=False)
+    log.fsync = FsyncPolicy.NEVER
+    await workshop.append(log, [b"lazy"])
+    await journal.rotate()
+    workshop.swap(workshop.disk.after_power_loss(lambda: False))
+    _, log = await workshop.open()
+    assert await workshop.rows(log) == [(0, b"lazy")]

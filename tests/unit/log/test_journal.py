@@ -51,7 +51,9 @@ async def test_everybody_is_told_in_the_order_of_appends_then_the_topic_once_per
 async def test_a_callback_that_raises_does_not_keep_the_others_from_hearing(rig, append):
     _, log = await rig.open_topic()
     reported = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: reported.append(context["exception"])
+    )
 
     def broken(error):
         raise ValueError("a bug of the caller")

@@ -71,7 +71,10 @@ async def test_a_segment_is_named_by_its_range_under_twenty_digits(rig, append):
         "/storage/topics/default/orders/segments/00000000000000000000",
         "/storage/topics/default/orders/segments/00000000000000000002",
     ]
-    assert [(s.start_offset, s.end_offset, s.entry_count) for s in log.history.segments] == [(0, 1, 2), (2, 2, 1)]
+    assert [(s.start_offset, s.end_offset, s.entry_count) for s in log.history.segments] == [
+        (0, 1, 2),
+        (2, 2, 1),
+    ]
     assert all(s.min_append_ms == s.max_append_ms == 7 for s in log.history.segments)
 
 
@@ -179,7 +182,9 @@ async def test_segments_of_a_topic_the_journal_does_not_know_are_refused(rig, ap
     await journal.seal_now()
     await journal.close()
     rig.kill()
-    rig.disk = MemoryDisk({path: data for path, data in rig.disk.files().items() if path.parent.name == "orders"})
+    rig.disk = MemoryDisk(
+        {path: data for path, data in rig.disk.files().items() if path.parent.name == "orders"}
+    )
     await rig.metadata.delete("/storage/journals/standalone")
     journal = await rig.open()
     with pytest.raises(Corrupt, match="does not know the topic"):

@@ -1,0 +1,161 @@
+"""Random lives of a journal against a model: offsets dense, order and content kept, cursors never back."""
+
+import asyncio
+import random
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.names import TopicName
+from pydanube.kernel.policies import Retention
+from pydanube.log import Journal, JournalSettings, TopicLog
+from pydanube.metadata import MemoryStore
+from pydanube.segments.memory_disk import MemoryDisk
+
+TOPICS = {1: TopicName("default", "orders"), 2: TopicName("default", "payments")}
+
+TOPIC_IDS = st.sampled_from(sorted(TOPICS))
+OPERATIONS = st.one_of(
+    st.tuples(st.just("append"), TOPIC_IDS, st.integers(1, 40), st.integers(0, 3000)),
+    st.tuples(st.just("burst"), TOPIC_IDS, st.integers(1, 40), st.integers(0, 3000)),
+    st.tuples(st.just("cursor"), TOPIC_IDS, st.integers(0, 100)),
+    st.tuples(st.just("retain"), TOPIC_IDS, st.integers(0, 100)),
+    st.tuples(st.just("seal")),
+    st.tuples(st.just("rotate")),
+    st.tuples(st.just("stop")),
+    st.tuples(st.just("kill")),
+    st.tuples(st.just("power"), st.integers(0, 2**32)),
+)
+
+
+class StillClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class Life:
+    """A broker's journal through restarts, and what it has promised."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.clock = StillClock()
+        self.metadata = MemoryStore(self.clock)
+        self.acknowledged: dict[int, list[bytes]] = {topic_id: [] for topic_id in TOPICS}
+        self.sent: dict[int, list[bytes]] = {topic_id: [] for topic_id in TOPICS}
+        self.start = dict.fromkeys(TOPICS, 0)
+        self.durable_cursor = dict.fromkeys(TOPICS, 0)
+        self.number = 0
+
+    async def begin(self) -> None:
+        self.journal = await Journal.open(
+            Path("/data/journal"),
+            metadata=self.metadata,
+            clock=self.clock,
+            settings=JournalSettings(file_bytes=160 * 1024, cache_bytes_max=20_000),
+            disk=self.disk,
+        )
+        self.logs: dict[int, TopicLog] = {
+            topic_id: await self.journal.open_topic(topic_id, name) for topic_id, name in TOPICS.items()
+        }
+        await self.journal.forget_unopened()
+        for topic_id, log in self.logs.items():
+            await self.check(topic_id, log)
+            # What was on its way when the journal ended may have arrived: it counts from now on.
+            self.acknowledged[topic_id] = self.sent[topic_id][: log.committed_end]
+            self.sent[topic_id] = list(self.acknowledged[topic_id])
+
+    async def check(self, topic_id: int, log: TopicLog) -> None:
+        assert log.start_offset == self.start[topic_id]
+        assert len(self.acknowledged[topic_id]) <= log.committed_end <= len(self.sent[topic_id])
+        rows: list[tuple[int, bytes]] = []
+        while (offset := rows[-1][0] + 1 if rows else log.start_offset) < log.committed_end:
+            rows += await log.read_cold(offset, messages_max=7, bytes_max=5000)
+        assert rows == list(enumerate(self.sent[topic_id]))[log.start_offset : log.committed_end]
+        assert log.cursors.get("s", 0) >= self.durable_cursor[topic_id]
+
+    def send(self, topic_id: int, count: int, size: int) -> asyncio.Event:
+        """Append without waiting; the event says when all were acknowledged."""
+        finished = asyncio.Event()
+        for left in range(count, 0, -1):
+            self.number += 1
+            body = b"%d:" % self.number + bytes(size)
+
+            def done(error: DanubeError | None, body: bytes = body, left: int = left) -> None:
+                if error is None:
+                    self.acknowledged[topic_id].append(body)
+                if left == 1:
+                    finished.set()
+
+            assert self.logs[topic_id].append(body, append_ms=1, done=done) == len(self.sent[topic_id])
+            self.sent[topic_id].append(body)
+        return finished
+
+    async def do(self, operation: tuple[object, ...]) -> None:
+        match operation:
+            case ("append", int(topic_id), int(count), int(size)):
+                await self.send(topic_id, count, size).wait()
+            case ("burst", int(topic_id), int(count), int(size)):
+                self.send(topic_id, count, size)
+            case ("cursor", int(topic_id), int(percent)):
+                log = self.logs[topic_id]
+                log.save_cursor("s", log.committed_end * percent // 100)
+            case ("retain", int(topic_id), int(percent)):
+                log = self.logs[topic_id]
+                await log.retain(
+                    Retention(until_consumed=True),
+                    consumed_offset=log.committed_end * percent // 100,
+                    now_ms=0,
+                )
+                self.start[topic_id] = log.start_offset
+            case ("seal",):
+                await self.journal.seal_now()
+                self.durable_cursor = {
+                    topic_id: log.cursors.get("s", 0) for topic_id, log in self.logs.items()
+                }
+            case ("rotate",):
+                await self.journal.rotate()
+            case ("stop",):
+                await self.journal.close()
+                self.durable_cursor = {
+                    topic_id: log.cursors.get("s", 0) for topic_id, log in self.logs.items()
+                }
+                await self.begin()
+            case ("kill",):
+                await self.end(self.disk.files())
+                await self.begin()
+            case ("power", int(seed)):
+                dice = random.Random(seed)
+                await self.end(self.disk.after_power_loss(lambda: dice.random() < 0.5))
+                await self.begin()
+
+    async def end(self, files: dict[Path, bytes]) -> None:
+        """The process is gone and left these files."""
+        dead, self.disk = self.disk, MemoryDisk(files)
+
+        def refuse(call: str, path: Path | None) -> None:
+            raise OSError("this process was killed")
+
+        dead.before = refuse
+        known = {topic_id: len(bodies) for topic_id, bodies in self.acknowledged.items()}
+        await self.journal.close()
+        for topic_id, count in known.items():
+            del self.acknowledged[topic_id][count:]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(OPERATIONS, max_size=25))
+def test_any_life_keeps_every_promise(operations: list[tuple[object, ...]]) -> None:
+    async def live() -> None:
+        life = Life()
+        await life.begin()
+        for operation in operations:
+            await life.do(operation)
+        await life.do(("stop",))
+        await life.journal.close()
+
+    asyncio.run(live())

@@ -1,0 +1,111 @@
+"""The real disk and its twin in memory behave alike; the twin loses what was not synced."""
+
+import errno
+
+import pytest
+
+from pydanube.segments.disk import LocalDisk, write_all
+from pydanube.segments.memory_disk import MemoryDisk
+
+
+@pytest.fixture(params=[LocalDisk, MemoryDisk])
+def disk(request):
+    return request.param()
+
+
+def test_files_are_written_read_moved_and_removed(disk, tmp_path):
+    folder = tmp_path / "a" / "b"
+    disk.make_directory(folder)
+    fd = disk.create(folder / "x")
+    assert write_all(disk, fd, [b"hello ", b"", b"world"], 0, sync=False) == 11
+    write_all(disk, fd, [b"W"], 6, sync=True)
+    disk.fdatasync(fd)
+    disk.close(fd)
+    disk.rename(folder / "x", folder / "y")
+    disk.sync_directory(folder)
+    assert disk.list(folder) == ["y"]
+    assert disk.read(folder / "y") == b"hello World"
+    assert disk.read_range(folder / "y", 6, 3) == b"Wor"
+    assert disk.read_range(folder / "y", 6, 300) == b"World"
+    assert disk.size(folder / "y") == 11
+    fd = disk.open(folder / "y")
+    write_all(disk, fd, [b"J"], 0, sync=False)
+    disk.close(fd)
+    assert disk.read(folder / "y") == b"Jello World"
+    disk.unlink(folder / "y")
+    disk.unlink(folder / "y")
+    assert disk.list(folder) == []
+    disk.remove_directory(folder)
+    disk.remove_directory(folder)
+
+
+def test_an_allocated_file_has_its_size_and_only_zeros(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    write_all(disk, fd, [b"old" * 1000], 0, sync=False)
+    disk.allocate(fd, 2000)
+    disk.close(fd)
+    assert disk.read(tmp_path / "x") == bytes(2000)
+
+
+def test_more_buffers_than_one_call_takes(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    assert write_all(disk, fd, [b"%04d" % number for number in range(3000)], 0, sync=False) == 12_000
+    disk.close(fd)
+    assert disk.read(tmp_path / "x") == b"".join(b"%04d" % number for number in range(3000))
+
+
+def test_what_is_not_there_is_said_so(disk, tmp_path):
+    assert disk.list(tmp_path / "nowhere") == []
+    for call in (disk.open, disk.read, disk.size):
+        with pytest.raises(FileNotFoundError):
+            call(tmp_path / "nowhere")
+
+
+def test_a_directory_in_use_is_not_removed(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").touch()
+    LocalDisk().remove_directory(tmp_path / "a")
+    assert (tmp_path / "a" / "x").exists()
+
+
+@pytest.fixture
+def synced(tmp_path):
+    disk = MemoryDisk()
+    fd = disk.create(tmp_path / "x")
+    write_all(disk, fd, [b"a" * 1024], 0, sync=True)
+    disk.sync_directory(tmp_path)
+    return disk, fd
+
+
+def test_a_power_cut_takes_unsynced_sectors_one_by_one(synced, tmp_path):
+    disk, fd = synced
+    write_all(disk, fd, [b"b" * 1024], 0, sync=False)
+    fate = iter([True, False])
+    assert disk.after_power_loss(lambda: next(fate)) == {tmp_path / "x": b"b" * 512 + b"a" * 512}
+
+
+def test_a_power_cut_takes_names_whose_directory_was_not_synced(synced, tmp_path):
+    disk, _ = synced
+    disk.rename(tmp_path / "x", tmp_path / "y")
+    assert set(disk.after_power_loss(lambda: False)) == {tmp_path / "x"}
+    disk.sync_directory(tmp_path)
+    assert set(disk.after_power_loss(lambda: False)) == {tmp_path / "y"}
+
+
+def test_a_synced_write_keeps_its_own_bytes_only(synced, tmp_path):
+    disk, fd = synced
+    write_all(disk, fd, [b"b" * 512], 0, sync=False)
+    write_all(disk, fd, [b"c" * 512], 512, sync=True)
+    assert disk.after_power_loss(lambda: False)[tmp_path / "x"] == b"a" * 512 + b"c" * 512
+
+
+def test_a_full_disk_refuses_to_grow_and_gets_space_back(tmp_path):
+    disk = MemoryDisk()
+    disk.space = 1000
+    fd = disk.create(tmp_path / "x")
+    disk.allocate(fd, 900)
+    with pytest.raises(OSError, match="No space") as caught:
+        disk.allocate(disk.create(tmp_path / "y"), 200)
+    assert caught.value.errno == errno.ENOSPC
+    disk.unlink(tmp_path / "x")
+    disk.allocate(disk.create(tmp_path / "y"), 200)
