@@ -212,7 +212,9 @@ class Broker:
                 topic.check_new_subscription()
             topic.check_new_consumer(subscription, now)
             if subscription is None:
-                subscription = topic.new_subscription(subscription_name, _subscription_type(kind))
+                subscription_type = _subscription_type(kind)
+                settings = await facts.load_subscription_settings(self._store, topic.name, subscription_name)
+                subscription = topic.new_subscription(subscription_name, subscription_type, settings)
             elif subscription.kind is SubscriptionType.EXCLUSIVE:
                 for gone in list(subscription.consumers.values()):
                     self.remove_consumer(gone)
@@ -400,7 +402,8 @@ class Broker:
                 id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
             )
             await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
-            topic = await self._open_topic(StoredTopic(name=name, facts=record))
+            policies = await facts.load_topic_policies(self._store, name)
+            topic = await self._open_topic(StoredTopic(name=name, facts=record, policies=policies))
             log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
             return topic
 

@@ -127,6 +127,26 @@ async def load_namespaces(store: MetadataStore) -> dict[str, Policies]:
     return found
 
 
+async def load_topic_policies(store: MetadataStore, topic: TopicName) -> Policies | None:
+    """A topic's own limits, which may have been stored before the topic existed."""
+    entry = await store.get(topic_policy_key(topic))
+    return None if entry is None else decode(entry, Policies)
+
+
+async def load_subscription_settings(
+    store: MetadataStore, topic: TopicName, subscription: str
+) -> StoredSubscription:
+    """What an operator set for a subscription, which may have been stored before it existed."""
+    settings = StoredSubscription()
+    policy = await store.get(failure_policy_key(topic, subscription))
+    if policy is not None:
+        settings.failure_policy = decode(policy, FailurePolicy)
+    window = await store.get(dispatch_key(topic, subscription))
+    if window is not None:
+        settings.max_unacked_messages = decode(window, DispatchFacts).max_unacked_messages
+    return settings
+
+
 async def load_topics(store: MetadataStore) -> list[StoredTopic]:
     """Read every topic with all that belongs to it, in one listing."""
     topics: dict[TopicName, StoredTopic] = {}

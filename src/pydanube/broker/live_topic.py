@@ -1,6 +1,6 @@
 """A non-reliable topic: memory only, no offsets, no acks; what nobody can take now is gone."""
 
-from pydanube.broker.facts import StoredTopic
+from pydanube.broker.facts import StoredSubscription, StoredTopic
 from pydanube.broker.live_subscription import LiveSubscription
 from pydanube.broker.sessions import Producer
 from pydanube.broker.subscription import Subscription
@@ -20,7 +20,7 @@ class LiveTopic(Topic):
         self._live: list[LiveSubscription] = []
         for held in stored.subscriptions.values():
             if held.facts is not None:
-                subscription = self.new_subscription(held.facts.name, held.facts.type)
+                subscription = self.new_subscription(held.facts.name, held.facts.type, held)
                 subscription.restore(held.facts.consumers, clock.monotonic_ms())
 
     def publish(self, body: bytes, producer: Producer, now_ms: int, done: PublishDone) -> None:
@@ -37,7 +37,9 @@ class LiveTopic(Topic):
         self.message_sizes.record(len(body))
         done(None)
 
-    def new_subscription(self, name: str, kind: SubscriptionType) -> Subscription:
+    def new_subscription(
+        self, name: str, kind: SubscriptionType, settings: StoredSubscription
+    ) -> Subscription:
         subscription = LiveSubscription(name, kind)
         self.subscriptions[name] = subscription
         self._live.append(subscription)

@@ -30,7 +30,6 @@ class ReliableTopic(Topic):
         super().__init__(stored.name, stored.facts, policies)
         self.log = topic_log
         self.commits = 0
-        self._settings = stored.subscriptions
         self._max_unacked_messages = max_unacked_messages
         self._agenda = agenda
         self._clock = clock
@@ -39,7 +38,9 @@ class ReliableTopic(Topic):
         topic_log.on_committed = self._committed
         for held in stored.subscriptions.values():
             if held.facts is not None:
-                subscription = self._open(held.facts.name, held.facts.type, held.facts.initial_cursor)
+                subscription = self._open(
+                    held.facts.name, held.facts.type, held, initial_cursor=held.facts.initial_cursor
+                )
                 subscription.restore(held.facts.consumers, clock.monotonic_ms())
 
     def publish(self, body: bytes, producer: Producer, now_ms: int, done: PublishDone) -> None:
@@ -48,9 +49,11 @@ class ReliableTopic(Topic):
         self.bytes_in += len(body)
         self.message_sizes.record(len(body))
 
-    def new_subscription(self, name: str, kind: SubscriptionType) -> Subscription:
+    def new_subscription(
+        self, name: str, kind: SubscriptionType, settings: StoredSubscription
+    ) -> Subscription:
         # Messages on their way to the disk belong to those who subscribed before: start behind what is safe.
-        return self._open(name, kind, self.log.committed_end - 1)
+        return self._open(name, kind, settings, initial_cursor=self.log.committed_end - 1)
 
     def remove_subscription(self, subscription: Subscription) -> None:
         assert isinstance(subscription, DurableSubscription)
@@ -73,8 +76,9 @@ class ReliableTopic(Topic):
         for subscription in self.durable:
             self._agenda.add(subscription)
 
-    def _open(self, name: str, kind: SubscriptionType, initial_cursor: int) -> DurableSubscription:
-        settings = self._settings.get(name) or StoredSubscription()
+    def _open(
+        self, name: str, kind: SubscriptionType, settings: StoredSubscription, *, initial_cursor: int
+    ) -> DurableSubscription:
         subscription = DurableSubscription(
             name,
             kind,

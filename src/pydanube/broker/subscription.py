@@ -59,7 +59,7 @@ class Subscription(ABC):
         consumer.idle_since_ms = now_ms
         if tuple(key_filters) != consumer.key_filters:
             consumer.key_filters = tuple(key_filters)
-            self._left(consumer)
+            # Joining again gives a registered consumer other filters; its place in the order stays.
             self._joined(consumer)
 
     def attach(self, consumer: Consumer, outlet: Outlet, now_ms: int) -> Session:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from pydanube.broker.facts import ProducerFacts, TopicFacts
+from pydanube.broker.facts import ProducerFacts, StoredSubscription, TopicFacts
 from pydanube.broker.sessions import Consumer, Producer
 from pydanube.broker.subscription import Subscription
 from pydanube.kernel.distribution import Distribution
@@ -50,7 +50,9 @@ class Topic(ABC):
         """Take one checked StreamMessage; `done` is called when it is as safe as the topic promises."""
 
     @abstractmethod
-    def new_subscription(self, name: str, kind: SubscriptionType) -> Subscription:
+    def new_subscription(
+        self, name: str, kind: SubscriptionType, settings: StoredSubscription
+    ) -> Subscription:
         """Make a subscription that starts at the present end of the topic."""
 
     @abstractmethod
