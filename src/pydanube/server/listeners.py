@@ -1,6 +1,6 @@
 """Where the broker listens and what it tells clients to dial."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
@@ -55,6 +55,16 @@ class Listeners:
     @property
     def proxy(self) -> bool:
         return self.broker_url != self.connect_url
+
+    def bound_to(self, port: int) -> "Listeners":
+        """The same, with the port the system chose where 0 was asked for."""
+        asked, bound = str(self.client), Address(self.client.host, port)
+        return replace(
+            self,
+            client=bound,
+            broker_url=self.broker_url.replace(f"//{asked}", f"//{bound}"),
+            connect_url=self.connect_url.replace(f"//{asked}", f"//{bound}"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,10 +116,12 @@ class Standalone:
         context = None if tls is None else server_tls(Path(tls.cert_file), Path(tls.key_file))
         await listener.open(listeners.client.host, listeners.client.port, tls=context)
         self.client_port = listener.port
+        bound = listeners.bound_to(listener.port)
+        services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
         log.info(
             "broker ready",
             broker_id=str(identity),
-            client=f"{listeners.client.host}:{listener.port}",
+            client=str(bound.client),
             topics=len(broker.topics),
             fsync=settings.storage.wal.fsync.value,
         )

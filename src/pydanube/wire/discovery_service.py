@@ -25,7 +25,7 @@ class Advertised:
 class DiscoveryService:
     def __init__(self, broker: Broker, advertised: Advertised) -> None:
         self._broker = broker
-        self._advertised = advertised
+        self.advertised = advertised
 
     def topic_lookup(self, connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
         request = parse(TopicLookupRequest, body)
@@ -34,9 +34,9 @@ class DiscoveryService:
         response = TopicLookupResponse(
             request_id=request.request_id,
             response_type=TopicLookupResponse.LookupType.Connect,
-            connect_url=self._advertised.connect_url,
-            broker_url=self._advertised.broker_url,
-            proxy=self._advertised.is_proxied,
+            connect_url=self.advertised.connect_url,
+            broker_url=self.advertised.broker_url,
+            proxy=self.advertised.is_proxied,
         )
         connection.reply(stream_id, response.SerializeToString())
 
