@@ -304,7 +304,7 @@ class Model(RuleBasedStateMachine):
 
 def suite_for(kind: SubscriptionType) -> Any:
     model = type(f"{kind.name.title()}Model", (Model,), {"kind": kind})
-    model.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+    model.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
     return model.TestCase
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from pydanube.dispatch import DeadLetter, Deliver, ReliableSubscription, reliable_subscription
+from pydanube.dispatch.counters import COUNTER_NAMES
 from pydanube.kernel.policies import BackoffStrategy, FailurePolicy, PoisonPolicy, SubscriptionType
 
 HERE = Path(__file__).parent
@@ -178,7 +179,7 @@ class Stage:
 
     def do_status(self) -> None:
         counters = self.subscription.counters
-        counted = [f"{name}={getattr(counters, name)}" for name in sorted(type(counters).__slots__)]
+        counted = [f"{name}={getattr(counters, name)}" for name in COUNTER_NAMES]
         shown = [text for text in counted if not text.endswith("=0")]
         shown.append(f"pending_redelivery={self.subscription.pending_redelivery}")
         shown.append(f"in_window={self.subscription.messages_held}")

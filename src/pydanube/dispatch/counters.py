@@ -1,23 +1,27 @@
 """What happened on a reliable subscription since it was loaded; plain integers for the metrics."""
 
+from typing import Final
+
+COUNTER_NAMES: Final = (
+    "ack_timeouts",
+    "acked",
+    "dead_lettered",
+    "delivered",
+    "dropped",
+    "exhausted_blocked",
+    "exhausted_dead_lettered",
+    "exhausted_dropped",
+    "filtered",
+    "lost_to_retention",
+    "nacked",
+    "redelivered",
+)
+
 
 class Counters:
     """Every field only grows."""
 
-    __slots__ = (
-        "ack_timeouts",
-        "acked",
-        "dead_lettered",
-        "delivered",
-        "dropped",
-        "exhausted_blocked",
-        "exhausted_dead_lettered",
-        "exhausted_dropped",
-        "filtered",
-        "lost_to_retention",
-        "nacked",
-        "redelivered",
-    )
+    __slots__ = COUNTER_NAMES
 
     def __init__(self) -> None:
         self.delivered = 0

@@ -25,6 +25,7 @@ from pydanube.dispatch.key_filter import KeyFilters, glob_matches
         ("eu-*", "xeu-1", False),
         ("*-1", "eu-1", True),
         ("*-1", "eu-1-2", False),
+        ("*aab", "aaab", True),  # has to go back to the star
         ("a*b*c", "aXbYbZc", True),
         ("a*b*c", "aXbYbZ", False),
         ("[ab]", "a", False),
