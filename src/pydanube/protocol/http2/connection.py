@@ -13,6 +13,7 @@ from typing import Final
 from librt.strings import read_i32_be
 
 from pydanube.protocol.http2 import frames as h2
+from pydanube.protocol.http2.body_windows import BodyWindows
 from pydanube.protocol.http2.floods import (
     EMPTY_FRAMES,
     PINGS,
@@ -33,15 +34,10 @@ from pydanube.protocol.http2.frames import (
     GoAwayError,
     StreamResetError,
 )
-from pydanube.protocol.http2.headers import (
-    Headers,
-    MalformedHeadersError,
-    RequestHeaderReader,
-    check_trailers,
-)
-from pydanube.protocol.http2.hpack import HpackDecoder
+from pydanube.protocol.http2.header_blocks import HeaderBlocks, PartialBlock
 from pydanube.protocol.http2.limits import Http2Limits
 from pydanube.protocol.http2.outbox import Outbox
+from pydanube.protocol.http2.settings import our_settings, read_settings
 from pydanube.protocol.http2.stream import Stream
 
 _PING_SHUTDOWN: Final = b"shutdown"
@@ -75,15 +71,13 @@ class Http2Connection:
         self.resets = 0
         self._streams: dict[int, Stream] = {}
         self._streams_max = limits.concurrent_streams_max
+        self._stream_window = limits.stream_window_bytes
+        self._body_bytes_max = limits.body_bytes_max
         self._outbox = Outbox()
         self._events: list[Event] = []
         self._floods = FloodGate(limits)
-        self._hpack = HpackDecoder(
-            list_bytes_max=limits.header_list_bytes_max, fields_max=limits.header_fields_max
-        )
-        self._header_reader = RequestHeaderReader()
-        self._cache: dict[bytes, Headers] = {}
-        self._cached_bytes = 0
+        self._headers = HeaderBlocks(limits)
+        self._partial_block: PartialBlock | None = None
         self._buffer = b""
         self._now = 0.0
         self._received_at = 0.0
@@ -95,24 +89,9 @@ class Http2Connection:
         self._last_stream_id = 0
         self._skipped: deque[tuple[int, int]] = deque(maxlen=_SKIPPED_RANGES_MAX)
         self._forgiven: dict[int, bool] = {}
-
-        # A header block spread over CONTINUATION frames
-        self._block_stream_id = 0
-        self._block = bytearray()
-        self._block_flags = 0
-        self._block_frames = 0
-        self._block_started_at = 0.0
-
-        # Request bodies
-        self._receive_window = limits.connection_window_bytes
-        self._stream_window = limits.stream_window_bytes
-        self._body_bytes_max = limits.body_bytes_max
-        self._credit_bytes_max = limits.connection_window_bytes // 2
-        self._credit = 0  # consumed, not yet given back to the peer
         self._starving = False  # streams were denied room because the whole connection has too much queued
-        self._reserved_bytes = 0
-        self._reservations: deque[Stream] = deque()
-        self._greet()
+        self._outbox.pieces.append(our_settings(limits))
+        self._bodies = BodyWindows(limits, self._outbox)
 
     # What the driver calls
 
@@ -167,19 +146,6 @@ class Http2Connection:
     def has_more_to_send(self) -> bool:
         """Whether calling `data_to_send` again would yield response data."""
         return self._outbox.has_more
-
-    def _wake_idle_streams(self) -> None:
-        """Tell the streams that had no room though their own queues were empty."""
-        for stream in self._streams.values():
-            if stream.wants_drain and stream.queue_bytes == 0:
-                stream.wants_drain = False
-                self._outbox.drained.append(stream.id)
-
-    def _take_events(self) -> list[Event]:
-        events = self._events
-        if events:
-            self._events = []
-        return events
 
     def take_drained(self) -> list[int]:
         """Streams that had no room and have some again."""
@@ -250,9 +216,9 @@ class Http2Connection:
             stream_id: int = read_i32_be(data, pos + 5) & ID_MASK
             pos = stop
             try:
-                if kind == DATA and self._block_stream_id == 0:
+                if kind == DATA and self._partial_block is None:
                     self._on_data(stream_id, flags, data, start, stop)
-                elif kind == HEADERS and self._block_stream_id == 0 and self._settings_read:
+                elif kind == HEADERS and self._partial_block is None and self._settings_read:
                     if flags & _SPECIAL_HEADERS == END_HEADERS:
                         self._on_header_block(stream_id, flags, data[start:stop])
                     else:
@@ -266,7 +232,8 @@ class Http2Connection:
         self._buffer = data[pos:]
 
     def _on_rare_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if self._block_stream_id and (kind != h2.CONTINUATION or stream_id != self._block_stream_id):
+        partial = self._partial_block
+        if partial is not None and (kind != h2.CONTINUATION or stream_id != partial.stream_id):
             raise GoAwayError(h2.PROTOCOL_ERROR, "a header block is interrupted")
         if not self._settings_read:
             if kind != h2.SETTINGS or flags & h2.ACK:
@@ -300,33 +267,18 @@ class Http2Connection:
         if not flags & END_HEADERS:
             if stream_id == 0:
                 raise GoAwayError(h2.PROTOCOL_ERROR, "HEADERS on stream 0")
-            self._block_stream_id = stream_id
-            self._block = bytearray(block)
-            self._block_flags = flags
-            self._block_frames = 0
-            self._block_started_at = self._now
+            self._partial_block = PartialBlock(stream_id, flags, block, self._now)
             return
         self._on_header_block(stream_id, flags, block)
 
     def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if not self._block_stream_id:
+        partial = self._partial_block
+        if partial is None:
             raise GoAwayError(h2.PROTOCOL_ERROR, "CONTINUATION without a header block")
-        self._block_frames += 1
-        self._block += payload
-        if self._block_frames > self.limits.continuation_frames_max:
-            raise GoAwayError(
-                h2.ENHANCE_YOUR_CALM, f"more than {self.limits.continuation_frames_max} CONTINUATION frames"
-            )
-        if len(self._block) > self.limits.header_block_bytes_max:
-            raise GoAwayError(
-                h2.ENHANCE_YOUR_CALM,
-                f"a header block of more than {self.limits.header_block_bytes_max} bytes",
-            )
+        partial.add(payload, self.limits)
         if flags & END_HEADERS:
-            block = bytes(self._block)
-            self._block_stream_id = 0
-            self._block = bytearray()
-            self._on_header_block(stream_id, self._block_flags, block)
+            self._partial_block = None
+            self._on_header_block(stream_id, partial.flags, partial.whole())
 
     def _on_header_block(self, stream_id: int, flags: int, block: bytes) -> None:
         if stream_id & 1 == 0:
@@ -335,34 +287,17 @@ class Http2Connection:
             self._on_late_header_block(stream_id, flags, block)
             return
         if stream_id > self._last_stream_id + 2:
-            self._skipped.append((self._last_stream_id + 2, stream_id - 2))
+            self._skipped.append((self._last_stream_id + 1, stream_id - 1))
         self._last_stream_id = stream_id
-        headers = self._cache.get(block)
+        headers = self._headers.known.get(block)
         if headers is None:
-            headers = self._read_headers(stream_id, block)
+            headers = self._headers.read_request(stream_id, block)
         if self._draining or len(self._streams) >= self._streams_max:
             raise StreamResetError(stream_id, h2.REFUSED_STREAM)
         stream = Stream(stream_id, headers, self._now, self._stream_window, self._outbox.initial_window)
         self._streams[stream_id] = stream
         if flags & END_STREAM:
             self._end_request(stream)
-
-    def _read_headers(self, stream_id: int, block: bytes) -> Headers:
-        fields = self._hpack.decode(block)
-        if self._hpack.table_changed:
-            self._cache = {}
-            self._cached_bytes = 0
-        try:
-            headers = self._header_reader.read(fields)
-        except MalformedHeadersError:
-            raise StreamResetError(stream_id, h2.PROTOCOL_ERROR) from None
-        if not self._hpack.table_changed:
-            self._cached_bytes += len(block)
-            if self._cached_bytes > self.limits.cached_block_bytes_max:
-                self._cache = {}
-                self._cached_bytes = len(block)
-            self._cache[block] = headers
-        return headers
 
     def _on_late_header_block(self, stream_id: int, flags: int, block: bytes) -> None:
         """Trailers of an open stream, or a mistake."""
@@ -371,21 +306,15 @@ class Http2Connection:
             if self._was_skipped(stream_id):
                 raise GoAwayError(h2.PROTOCOL_ERROR, f"stream {stream_id} opened after a higher one")
             raise GoAwayError(h2.STREAM_CLOSED, f"HEADERS on the closed stream {stream_id}")
-        # Whatever becomes of the stream, the block belongs to the state of the decoder.
-        fields = self._hpack.decode(block)
-        if self._hpack.table_changed:
-            self._cache = {}
-            self._cached_bytes = 0
         if stream is None:
+            self._headers.skip(block)
             return
         if stream.remote_closed:
+            self._headers.skip(block)
             raise StreamResetError(stream_id, h2.STREAM_CLOSED)
+        self._headers.read_trailers(stream_id, block)
         if not flags & END_STREAM:
             raise StreamResetError(stream_id, h2.PROTOCOL_ERROR)
-        try:
-            check_trailers(fields)
-        except MalformedHeadersError:
-            raise StreamResetError(stream_id, h2.PROTOCOL_ERROR) from None
         self._end_request(stream)
 
     def _strip_headers_payload(self, stream_id: int, flags: int, payload: bytes) -> bytes:
@@ -402,18 +331,11 @@ class Http2Connection:
         return payload[start:stop]
 
     def _on_data(self, stream_id: int, flags: int, data: bytes, start: int, stop: int) -> None:
-        length = stop - start
         stream = self._streams.get(stream_id)
         if stream is None or stream.remote_closed:
             self._on_stray_data(stream_id, flags, data, start, stop)
             return
-        self._receive_window -= length
-        if self._receive_window < 0:
-            raise GoAwayError(h2.FLOW_CONTROL_ERROR, "DATA beyond the connection window")
-        stream.charged_bytes += length
-        stream.receive_window -= length
-        if stream.receive_window < 0:
-            raise StreamResetError(stream_id, h2.FLOW_CONTROL_ERROR)
+        self._bodies.charge(stream, stop - start)
         if flags & PADDED:
             start, stop = self._unpad(data, start, stop)
         ends = flags & END_STREAM
@@ -434,10 +356,7 @@ class Http2Connection:
         """DATA for a stream that takes none: a mistake, unless we closed it while the bytes were on the way."""
         if not self._settings_read or stream_id == 0 or stream_id > self._last_stream_id:
             raise GoAwayError(h2.PROTOCOL_ERROR, f"DATA on the idle stream {stream_id}")
-        self._receive_window -= stop - start
-        if self._receive_window < 0:
-            raise GoAwayError(h2.FLOW_CONTROL_ERROR, "DATA beyond the connection window")
-        self._give_back(stop - start)
+        self._bodies.charge_stray(stop - start)
         if flags & PADDED:
             self._unpad(data, start, stop)
         if stream_id not in self._forgiven:
@@ -456,84 +375,30 @@ class Http2Connection:
         content_length = stream.headers.content_length
         if content_length >= 0 and content_length != stream.body_bytes:
             raise StreamResetError(stream.id, h2.PROTOCOL_ERROR)
-        if stream.reserved_bytes or self._reservations:
-            self._release(stream)
-        else:
-            self._give_back(stream.charged_bytes)
-            stream.charged_bytes = 0
+        if stream.charged_bytes:
+            self._bodies.release(stream)
         if stream.body_bytes > self._body_bytes_max:
             self._body_too_large(stream)
             return
         self._request_ended(stream)
 
-    # Windows of request bodies
-
     def _plan_body(self, stream: Stream) -> None:
-        """After a DATA frame that is not the last: refuse a body too large, widen the window of a large one."""
+        """After a DATA frame that is not the last: refuse a body too large, make way for a large one."""
         expected = self._expected_body_bytes(stream)
         if expected > self._body_bytes_max or stream.body_bytes > self._body_bytes_max:
-            self._release(stream)
             self._body_too_large(stream)
             return
-        missing = expected - stream.body_bytes - stream.receive_window
-        if missing > 0 and not stream.waits_for_window:
-            stream.waits_for_window = True
-            self._reservations.append(stream)
-            self._grant_reservations()
-        if self._receive_window < 2 * self.limits.frame_bytes_max:
-            self._flush_credit()
+        if expected > 0:
+            self._bodies.reserve(stream, expected)
+        if self._bodies.is_exhausted():
             self._refuse_newest_bodies()
 
-    def _grant_reservations(self) -> None:
-        while self._reservations:
-            stream = self._reservations[0]
-            missing = self._expected_body_bytes(stream) - stream.body_bytes - stream.receive_window
-            # One body at least is always let in, whatever its size.
-            if self._reserved_bytes and self._reserved_bytes + missing > self.limits.reserved_bytes_max:
-                return
-            self._reservations.popleft()
-            stream.waits_for_window = False
-            stream.reserved_bytes += missing
-            stream.receive_window += missing
-            self._reserved_bytes += missing
-            self._outbox.pieces.append(h2.window_update_frame(stream.id, missing))
-
     def _refuse_newest_bodies(self) -> None:
-        """The window is full of unfinished bodies: without an end to some, none of them could go on."""
-        wanted = self.limits.connection_window_bytes // 8
-        for stream in [s for s in reversed(self._streams.values()) if not s.remote_closed]:
-            if self._receive_window >= wanted:
+        for stream in [s for s in reversed(self._streams.values()) if s.charged_bytes]:
+            if self._bodies.has_recovered():
                 return
-            if stream.charged_bytes:
-                self._release(stream)
-                self._request_refused(stream)
-                self._flush_credit()
-
-    def _release(self, stream: Stream) -> None:
-        """The stream's body is consumed or dropped: its window goes back to the peer."""
-        credit = stream.charged_bytes
-        stream.charged_bytes = 0
-        if stream.reserved_bytes:
-            self._reserved_bytes -= stream.reserved_bytes
-            stream.reserved_bytes = 0
-        if stream.waits_for_window:
-            stream.waits_for_window = False
-            self._reservations.remove(stream)
-        if self._reservations:
-            self._grant_reservations()
-        self._give_back(credit)
-
-    def _give_back(self, credit: int) -> None:
-        self._credit += credit
-        # Half a window at a time: one WINDOW_UPDATE for thousands of small requests.
-        if self._credit > self._credit_bytes_max:
-            self._flush_credit()
-
-    def _flush_credit(self) -> None:
-        if self._credit:
-            self._outbox.pieces.append(h2.window_update_frame(0, self._credit))
-            self._receive_window += self._credit
-            self._credit = 0
+            self._bodies.release(stream)
+            self._request_refused(stream)
 
     # Everything else the peer may send
 
@@ -585,33 +450,20 @@ class Http2Connection:
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
             raise GoAwayError(h2.PROTOCOL_ERROR, "SETTINGS on a stream")
-        if len(payload) % 6 or (flags & h2.ACK and payload):
-            raise GoAwayError(h2.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
         if flags & h2.ACK:
+            if payload:
+                raise GoAwayError(h2.FRAME_SIZE_ERROR, "a SETTINGS acknowledgement with content")
             return
         self._floods.count(SETTINGS_CHANGES, self._now)
-        initial_window = self._outbox.initial_window
-        for at in range(0, len(payload), 6):
-            name = (payload[at] << 8) | payload[at + 1]
-            signed: int = read_i32_be(payload, at + 2)
-            value = signed & 0xFFFFFFFF
-            self._check_setting(name, value)
-            if name == h2.SETTING_INITIAL_WINDOW_SIZE:
-                initial_window = value
-            elif name == h2.SETTING_MAX_FRAME_SIZE:
-                # Larger frames than ours would only let one stream hold up the others.
-                self._outbox.frame_bytes_max = min(value, self.limits.frame_bytes_max)
-        # Once per frame, not once per entry: each change touches every open stream.
-        self._change_initial_window(initial_window)
+        settings = read_settings(payload)
+        frame_bytes_max = settings.get(h2.SETTING_MAX_FRAME_SIZE)
+        if frame_bytes_max is not None:
+            # Larger frames than ours would only let one stream hold up the others.
+            self._outbox.frame_bytes_max = min(frame_bytes_max, self.limits.frame_bytes_max)
+        initial_window = settings.get(h2.SETTING_INITIAL_WINDOW_SIZE)
+        if initial_window is not None:
+            self._change_initial_window(initial_window)
         self._outbox.control(h2.SETTINGS_ACK)
-
-    def _check_setting(self, name: int, value: int) -> None:
-        if name == h2.SETTING_INITIAL_WINDOW_SIZE and value > h2.WINDOW_MAX:
-            raise GoAwayError(h2.FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1")
-        if name == h2.SETTING_MAX_FRAME_SIZE and not 16384 <= value <= 16777215:
-            raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_MAX_FRAME_SIZE of {value}")
-        if name == h2.SETTING_ENABLE_PUSH and value > 1:
-            raise GoAwayError(h2.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH of {value}")
 
     def _change_initial_window(self, value: int) -> None:
         change = value - self._outbox.initial_window
@@ -641,6 +493,18 @@ class Http2Connection:
         # The peer opens no more streams and closes when it has its answers: nothing changes for us.
 
     # Ends
+
+    def _wake_idle_streams(self) -> None:
+        """Tell the streams that had no room though their own queues were empty."""
+        for stream in self._streams.values():
+            if stream.wants_drain and stream.queue_bytes == 0:
+                stream.wants_drain = False
+                self._outbox.drained.append(stream.id)
+
+    def _take_events(self) -> list[Event]:
+        events = self._events
+        self._events = []
+        return events
 
     def _report_cancelled(self, stream: Stream) -> None:
         if stream.delivered:
@@ -675,7 +539,7 @@ class Http2Connection:
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
         if stream.charged_bytes or stream.reserved_bytes or stream.waits_for_window:
-            self._release(stream)
+            self._bodies.release(stream)
         if stream.queue_bytes:
             self._outbox.drop(stream)
         if self._draining:
@@ -712,7 +576,7 @@ class Http2Connection:
 
     def _end_overdue_requests(self, now: float) -> None:
         oldest = now - self.limits.request_seconds_max
-        if self._block_stream_id and self._block_started_at < oldest:
+        if self._partial_block is not None and self._partial_block.started_at < oldest:
             raise GoAwayError(h2.ENHANCE_YOUR_CALM, "a header block was never completed")
         for stream in [s for s in self._streams.values() if not s.remote_closed and s.started_at < oldest]:
             self._reset(stream, h2.CANCEL)
@@ -724,15 +588,3 @@ class Http2Connection:
         if silent > self.limits.keepalive_seconds and self._ping_sent_at <= self._received_at:
             self._ping_sent_at = now
             self._outbox.pieces.append(h2.frame(h2.PING, 0, 0, _PING_KEEPALIVE))
-
-    def _greet(self) -> None:
-        limits = self.limits
-        settings = [
-            (h2.SETTING_MAX_CONCURRENT_STREAMS, limits.concurrent_streams_max),
-            (h2.SETTING_INITIAL_WINDOW_SIZE, limits.stream_window_bytes),
-            (h2.SETTING_MAX_FRAME_SIZE, limits.frame_bytes_max),
-            (h2.SETTING_MAX_HEADER_LIST_SIZE, limits.header_list_bytes_max),
-        ]
-        self._outbox.pieces.append(h2.settings_frame(settings))
-        wider = limits.connection_window_bytes - h2.DEFAULT_WINDOW
-        self._outbox.pieces.append(h2.window_update_frame(0, wider))

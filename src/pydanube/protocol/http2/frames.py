@@ -73,11 +73,6 @@ def frame_header(length: int, kind: int, flags: int, stream_id: int) -> bytes:
     return ((length << 48) | (kind << 40) | (flags << 32) | stream_id).to_bytes(9, "big")
 
 
-def settings_frame(values: list[tuple[int, int]]) -> bytes:
-    payload = b"".join([name.to_bytes(2, "big") + value.to_bytes(4, "big") for name, value in values])
-    return frame(SETTINGS, 0, 0, payload)
-
-
 def rst_stream_frame(stream_id: int, code: int) -> bytes:
     return frame(RST_STREAM, 0, stream_id, code.to_bytes(4, "big"))
 

@@ -52,3 +52,8 @@ class Http2Limits:
     request_seconds_max: float = 60.0
     keepalive_seconds: float = 20.0
     keepalive_timeout_seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        # Below these values the protocol itself leaves us no way to say what we want.
+        if self.connection_window_bytes < 65535 or self.frame_bytes_max < 16384:
+            raise ValueError("connection_window_bytes must be 65535 or more, frame_bytes_max 16384 or more")

@@ -18,6 +18,7 @@ class Stream:
     parts: bytearray | None = None  # the body as it grows past the first frame
     body_bytes: int = 0
     charged_bytes: int = 0  # connection window this stream holds
+    expected_bytes: int = 0  # length of the body as far as its beginning tells
     reserved_bytes: int = 0
     waits_for_window: bool = False
 
