@@ -183,7 +183,7 @@ async def test_the_nacks_delay_is_the_larger_of_policy_and_request_up_to_the_cap
         broker.clock.advance(90_000)
         await stream.assert_silent(0.6)  # more than a tick
         broker.clock.advance(10_000)
-        assert await stream.payloads(1) == [expected]
+        assert await stream.take_acked(1) == [expected]
 
 
 async def test_exponential_delays_double_with_every_send(start_broker: StartBroker) -> None:
