@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 
@@ -14,7 +15,7 @@ from pydanube.server import metrics
 from pydanube.server.exporter import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Exporter
 from pydanube.server.listeners import Address
 from pydanube.server.logging import configure_logging
-from pydanube.server.metrics import TABLE, Kind, Sample, render
+from pydanube.server.metrics import TABLE, Kind, Sample, read, render
 
 BROKER_ID = "12345678901234567890"
 
@@ -80,6 +81,14 @@ def test_distributions_are_summaries_with_the_quantiles_tools_read() -> None:
     others = {s.name: s.value for s in family.samples if "quantile" not in s.labels}
     assert others["danube_producer_send_latency_ms_count"] == 100
     assert others["danube_producer_send_latency_ms_sum"] == pytest.approx(5050)
+
+
+def test_a_reading_stands_still_while_counting_goes_on() -> None:
+    counters = Counters()
+    samples = read(counters)
+    counters.latency.record(1)
+    text = render(samples, broker_id="1").decode()
+    assert re.search(r"danube_producer_send_latency_ms_count\{.*\} 100\.0", text)
 
 
 def test_every_metric_is_announced_before_it_is_used() -> None:
