@@ -19,6 +19,7 @@ class Consumer:
         "lost_ms",
         "outstanding",
         "ready",
+        "unsent",
     )
 
     def __init__(self, consumer_id: int, joined: int, filters: Sequence[str]) -> None:
@@ -40,3 +41,5 @@ class Consumer:
         self.keys_owned = 0
         self.ready: list[int] = []
         """Heap of the offsets it may be sent next, one per key at most."""
+        self.unsent = 0
+        """Messages of its keys that are ready to be sent or wait behind such a one."""

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from pydanube.dispatch.entry import BLOCKED
+from pydanube.dispatch.entry import BLOCKED, READY
 from pydanube.dispatch.key_ownership import OwnedKey
 
 if TYPE_CHECKING:
+    from pydanube.dispatch.consumer import Consumer
     from pydanube.dispatch.entry import Entry
 
 
@@ -25,6 +26,19 @@ class KeyQueue(OwnedKey):
         """Cannot progress for now: nobody to send to, or the head is blocked."""
         self.recent = True
         """Used since the last time idle keys were forgotten."""
+
+    def give(self, owner: "Consumer | None") -> None:
+        unsent = self.unsent()
+        if self.owner is not None:
+            self.owner.unsent -= unsent
+        super().give(owner)
+        if owner is not None:
+            owner.unsent += unsent
+
+    def unsent(self) -> int:
+        """Only the head can be in another state than ready."""
+        count = len(self.entries)
+        return count - 1 if count > 0 and self.entries[0].state != READY else count
 
     def is_stuck(self) -> bool:
         return self.owner is None or (len(self.entries) > 0 and self.entries[0].state == BLOCKED)

@@ -6,9 +6,11 @@ others; when it comes back it gets its share again. A key that moves leaves its 
 old owner; whatever follows goes to the new one, after that message is settled or failed. So a key stays in
 order through joins, losses, nacks and skips: only the head of its queue is ever sent.
 
-Two things may keep a key from progressing: its head is blocked, or every consumer that wants it is away. Its
-messages are then *held*: they do not count against the window (other keys go on) up to HELD_MAX, but their
-bytes do.
+Three things may keep a key from progressing: its head is blocked, every consumer that wants it is away, or its
+owner takes nothing for now. The first two hold its messages as long as they last; the third matters only while
+another consumer could take more. Such messages do not count against the window, or they would fill it and stop
+the other keys: up to HELD_MAX of them are kept beside it. Their bytes do count, and no more than a window is
+ever outstanding.
 """
 
 from collections.abc import Sequence
@@ -48,9 +50,21 @@ class KeySharedSubscription(ReliableSubscription):
     def room(self) -> int:
         if self._attached == 0 or self.bytes_held >= self._bytes_max:
             return 0
-        held = self._held if self._held < HELD_MAX else HELD_MAX
-        room = self._messages_max - len(self._entries) + held
-        return room if room > 0 else 0
+        room = self._messages_max - len(self._entries) + min(self._held, HELD_MAX)
+        return room if room > 0 else self._room_beside_stuck_consumers()
+
+    def _room_beside_stuck_consumers(self) -> int:
+        """The window is full. If consumers that take nothing now fill it, the others must not starve."""
+        unsent = 0
+        starving = False
+        for consumer in self._consumers.values():
+            if consumer.credit == 0 or consumer.outstanding >= OUTSTANDING_PER_CONSUMER_MAX:
+                unsent += consumer.unsent
+            elif not consumer.ready:
+                starving = True
+        if not starving:
+            return 0
+        return max(self._messages_max - len(self._entries) + min(self._held + unsent, HELD_MAX), 0)
 
     # Queues.
 
@@ -68,8 +82,10 @@ class KeySharedSubscription(ReliableSubscription):
         queue.recent = True
         queue.entries.append(entry)
         entry.key_queue = queue
-        if len(queue.entries) == 1:
-            self._requeue(entry)
+        if owner is not None:
+            owner.unsent += 1
+            if len(queue.entries) == 1:
+                self._push(owner, entry)
         if queue.held:
             self._held += 1
         elif queue.owner is None:
@@ -81,8 +97,12 @@ class KeySharedSubscription(ReliableSubscription):
         assert queue is not None
         owner = queue.owner
         if owner is not None:
-            heappush(owner.ready, entry.offset)
-            self._to_serve[owner.consumer_id] = owner
+            owner.unsent += 1
+            self._push(owner, entry)
+
+    def _push(self, owner: Consumer, entry: Entry) -> None:
+        heappush(owner.ready, entry.offset)
+        self._to_serve[owner.consumer_id] = owner
 
     def _left_window(self, entry: Entry) -> None:
         queue = entry.key_queue
@@ -90,13 +110,15 @@ class KeySharedSubscription(ReliableSubscription):
         queue.entries.pop(0)
         if queue.held:
             self._held -= 1
+        owner = queue.owner
         if queue.entries:
-            self._requeue(queue.entries[0])
-            if queue.owner is None:
+            if owner is not None:
+                self._push(owner, queue.entries[0])
+            else:
                 # Those behind it may be wanted by nobody at all; that is for a tick to find out.
                 self._reroute_due = True
                 self._timer_ms = min(self._timer_ms, self._now_ms + 1)
-        elif queue.owner is None or len(queue.key) > KEY_LENGTH_REMEMBERED_MAX:
+        elif owner is None or len(queue.key) > KEY_LENGTH_REMEMBERED_MAX:
             self._forget(queue)
 
     def _was_blocked(self, entry: Entry) -> None:
@@ -119,13 +141,15 @@ class KeySharedSubscription(ReliableSubscription):
             ready = consumer.ready
             served = False
             while ready and consumer.credit > 0 and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX:
-                if allowance == 0:
+                # More than a window may be ready: what was held comes free at once.
+                if allowance == 0 or self.outstanding >= self._messages_max:
                     if served:
-                        # Pacing stops here: the others come first the next time.
+                        # The others come first the next time.
                         del self._to_serve[consumer.consumer_id]
                         self._to_serve[consumer.consumer_id] = consumer
-                    return 0
+                    return allowance
                 self._send(self._entries[heappop(ready)], consumer, deadline_ms, actions)
+                consumer.unsent -= 1
                 served = True
                 allowance -= 1
             if not ready:
@@ -201,8 +225,8 @@ class KeySharedSubscription(ReliableSubscription):
             consumer.ready.clear()
         self._to_serve.clear()
         for queue in self._keys.values():
-            if queue.entries and queue.entries[0].state == READY:
-                self._requeue(queue.entries[0])
+            if queue.owner is not None and queue.entries and queue.entries[0].state == READY:
+                self._push(queue.owner, queue.entries[0])
         self._reroute_due = False
 
     def _nobody_wants(self, key: str | bytes) -> bool:
@@ -233,6 +257,7 @@ class KeySharedSubscription(ReliableSubscription):
         super().validate()
         ready: dict[int, list[int]] = {consumer_id: [] for consumer_id in self._consumers}
         owned = dict.fromkeys(self._consumers, 0)
+        unsent = dict.fromkeys(self._consumers, 0)
         held = 0
         for key, queue in self._keys.items():
             assert queue.held == queue.is_stuck(), key
@@ -246,6 +271,7 @@ class KeySharedSubscription(ReliableSubscription):
                 continue
             assert queue.owner.live, key
             owned[queue.owner.consumer_id] += 1
+            unsent[queue.owner.consumer_id] += queue.unsent()
             if queue.entries and queue.entries[0].state == READY:
                 ready[queue.owner.consumer_id].append(queue.entries[0].offset)
         assert sum(len(queue.entries) for queue in self._keys.values()) == len(self._entries)
@@ -253,6 +279,7 @@ class KeySharedSubscription(ReliableSubscription):
         for consumer in self._consumers.values():
             assert sorted(consumer.ready) == sorted(ready[consumer.consumer_id]), consumer.consumer_id
             assert not consumer.ready or consumer.consumer_id in self._to_serve, consumer.consumer_id
+            assert consumer.unsent == unsent[consumer.consumer_id], consumer.consumer_id
             assert consumer.keys_owned == owned[consumer.consumer_id], consumer.consumer_id
             assert consumer.live or not consumer.attached, consumer.consumer_id
             assert consumer.outstanding <= OUTSTANDING_PER_CONSUMER_MAX, consumer.consumer_id

@@ -50,6 +50,8 @@ class ReliableSubscription(DispatchWindow):
         super().__init__(cursor, settings.window, settings.window_bytes)
         self.blocked = 0
         """Messages that stand still under the block policy."""
+        self.outstanding = 0
+        """Messages sent and awaiting their ack."""
         self.counters = Counters()
         self._pacer = Pacer(settings.dispatch_rate)
         self._policy = settings.policy
@@ -163,6 +165,7 @@ class ReliableSubscription(DispatchWindow):
         consumer = entry.consumer
         assert consumer is not None
         consumer.outstanding -= 1
+        self.outstanding -= 1
         self._settle(entry)
 
     def nack(self, offset: int, now_ms: int, *, delay_ms: int = 0, reason: str | None = None) -> None:
@@ -310,6 +313,7 @@ class ReliableSubscription(DispatchWindow):
         entry.consumer = consumer
         consumer.credit -= 1
         consumer.outstanding += 1
+        self.outstanding += 1
         if attempt > 1:
             self.counters.redelivered += 1
         actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt))
@@ -333,6 +337,7 @@ class ReliableSubscription(DispatchWindow):
         consumer = entry.consumer
         if consumer is not None:
             consumer.outstanding -= 1
+            self.outstanding -= 1
             entry.consumer = None
 
     def _fail(self, entry: Entry, now_ms: int, delay_ms: int, reason: str | None) -> None:
@@ -385,7 +390,8 @@ class ReliableSubscription(DispatchWindow):
         return policy
 
     def _publish_dead_letters(self, actions: list[Action]) -> None:
-        topic = self._policy.dead_letter_topic or ""
+        topic = self._policy.dead_letter_topic
+        assert topic is not None, "without a topic the policy is to block"
         for entry in self._dead_letters:
             entry.state = DEAD_LETTERING
             actions.append(DeadLetter(entry.offset, entry.message, entry.attempts, entry.reason, topic))
@@ -434,6 +440,7 @@ class ReliableSubscription(DispatchWindow):
             assert consumer.outstanding == outstanding[consumer.consumer_id], consumer.consumer_id
             assert consumer.credit >= 0, consumer.consumer_id
             assert consumer.attached or consumer.credit == 0, consumer.consumer_id
+        assert self.outstanding == sum(outstanding.values())
         assert self._attached == sum(consumer.attached for consumer in self._consumers.values())
         assert self.blocked == sum(entry.state == BLOCKED for entry in self._entries.values())
         assert all(entry.state == EXHAUSTED for entry in self._dead_letters)
