@@ -51,6 +51,7 @@ HOT_MODULES = [
         "log/commit",
         "log/topic_log",
         "broker/agenda",
+        "broker/broker",
         "broker/sessions",
         "broker/subscription",
         "broker/topic",

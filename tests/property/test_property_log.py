@@ -108,7 +108,7 @@ class Life:
                 log = self.logs[topic_id]
                 await log.retain(
                     Retention(until_consumed=True),
-                    consumed_offset=log.committed_end * percent // 100,
+                    unconsumed_from=log.committed_end * percent // 100,
                     now_ms=0,
                 )
                 self.start[topic_id] = log.start_offset

@@ -64,8 +64,8 @@ class ReliableTopic(Topic):
 
     async def apply_retention(self, retention: Retention, now_ms: int) -> None:
         """Delete the sealed history that policy and subscriptions let go."""
-        consumed = min((subscription.cursor for subscription in self.durable), default=None)
-        await self.log.retain(retention, consumed_offset=consumed, now_ms=now_ms)
+        unconsumed = min((subscription.cursor + 1 for subscription in self.durable), default=None)
+        await self.log.retain(retention, unconsumed_from=unconsumed, now_ms=now_ms)
 
     def close(self) -> None:
         for subscription in self.durable:

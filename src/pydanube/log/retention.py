@@ -10,18 +10,18 @@ MINUTE_MS = 60_000
 
 
 def expired(
-    segments: Sequence[SegmentDescriptor], policy: Retention, *, consumed_offset: int | None, now_ms: int
+    segments: Sequence[SegmentDescriptor], policy: Retention, *, unconsumed_from: int | None, now_ms: int
 ) -> list[SegmentDescriptor]:
     """The oldest segments that may go, oldest first.
 
-    `consumed_offset` is the lowest cursor of all subscriptions, None if there are none: then nobody
-    waits for anything, but nobody has consumed anything either.
+    `unconsumed_from` is the first offset some subscription still waits for, None if there are no
+    subscriptions: then nobody waits for anything, but nobody has consumed anything either.
     """
     given_up: list[SegmentDescriptor] = []
     size = sum(segment.size for segment in segments)
     for segment in segments:
-        is_consumed = consumed_offset is not None and segment.next_offset <= consumed_offset
-        is_awaited = consumed_offset is not None and not is_consumed
+        is_consumed = unconsumed_from is not None and segment.next_offset <= unconsumed_from
+        is_awaited = unconsumed_from is not None and not is_consumed
         if is_awaited and not policy.drop_unconsumed:
             break
         is_old = (

@@ -138,7 +138,7 @@ class TopicLog:
             raise
 
     def save_cursor(self, subscription: str, offset: int) -> None:
-        """Remember that everything below `offset` is consumed; written with the next group or soon.
+        """Remember that everything up to `offset` is consumed; written with the next group or soon.
 
         A cursor never moves back: an older offset changes nothing.
         """
@@ -151,14 +151,15 @@ class TopicLog:
         if self.cursors.pop(subscription, None) is not None:
             self._queue.add_state(encode_cursor_drop(self.topic_id, self.epoch, subscription))
 
-    async def retain(self, policy: Retention, *, consumed_offset: int | None, now_ms: int) -> int:
+    async def retain(self, policy: Retention, *, unconsumed_from: int | None, now_ms: int) -> int:
         """Give up sealed segments as the policy says; return how many.
 
-        `consumed_offset` is the lowest cursor of all subscriptions, None if there are none. Segments are
+        `unconsumed_from` is the first offset some subscription still waits for, None if there are none. Segments
+        are
         deleted only after the journal says durably that the topic begins behind them.
         """
         async with self._history_change:
-            segments = expired(self.history.segments, policy, consumed_offset=consumed_offset, now_ms=now_ms)
+            segments = expired(self.history.segments, policy, unconsumed_from=unconsumed_from, now_ms=now_ms)
             if not segments or self._is_deleted:
                 return 0
             self.start_offset = max(self.start_offset, segments[-1].next_offset)

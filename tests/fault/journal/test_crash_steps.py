@@ -66,7 +66,7 @@ class Story:
             await journal.seal_now()
             self.cursor = log.committed_end
         self.start = -1
-        await log.retain(Retention(until_consumed=True), consumed_offset=3, now_ms=0)
+        await log.retain(Retention(until_consumed=True), unconsumed_from=3, now_ms=0)
         self.start = 2
         self.deleting = True
         await other.delete()

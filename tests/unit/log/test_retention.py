@@ -51,4 +51,4 @@ SEGMENTS = [segment(number) for number in range(4)]
     ],
 )
 def test_the_oldest_go_first_and_what_is_awaited_stays(policy, consumed, gone):
-    assert expired(SEGMENTS, policy, consumed_offset=consumed, now_ms=NOW_MS) == SEGMENTS[:gone]
+    assert expired(SEGMENTS, policy, unconsumed_from=consumed, now_ms=NOW_MS) == SEGMENTS[:gone]

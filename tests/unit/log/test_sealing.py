@@ -215,7 +215,7 @@ async def test_consumed_segments_go_and_the_start_is_remembered(rig, append, rea
     journal, log = await rig.open_topic()
     await seal_each(journal, log, append, 3)
     policy = Retention(until_consumed=True)
-    assert await log.retain(policy, consumed_offset=2, now_ms=0) == 2
+    assert await log.retain(policy, unconsumed_from=2, now_ms=0) == 2
     assert log.start_offset == 2
     assert len(segment_files(rig)) == len(await descriptors(rig)) == 1
     with pytest.raises(OffsetGone):
@@ -235,7 +235,7 @@ async def test_retention_cut_short_after_the_start_was_raised_is_finished_at_the
 
     rig.disk.before = broken
     with pytest.raises(Unavailable):
-        await log.retain(Retention(until_consumed=True), consumed_offset=2, now_ms=0)
+        await log.retain(Retention(until_consumed=True), unconsumed_from=2, now_ms=0)
     _, log = await rig.restart()
     assert (log.start_offset, log.next_offset) == (2, 2)
     assert segment_files(rig) == []
