@@ -155,8 +155,7 @@ class TopicLog:
         """Give up sealed segments as the policy says; return how many.
 
         `unconsumed_from` is the first offset some subscription still waits for, None if there are none. Segments
-        are
-        deleted only after the journal says durably that the topic begins behind them.
+        are deleted only after the journal says durably that the topic begins behind them.
         """
         async with self._history_change:
             segments = expired(self.history.segments, policy, unconsumed_from=unconsumed_from, now_ms=now_ms)
