@@ -301,6 +301,12 @@ def _resolve(settings: Settings, flags: AddressFlags) -> ServerConfig:
         warnings.append(
             f"{listeners.client} is open to the network without TLS: set auth.mode tls, or bind to 127.0.0.1"
         )
+    if settings.auth.tls is not None and settings.auth.tls.ca_file is not None:
+        warnings.append(
+            "auth.tls.ca_file is for talking to other brokers: a standalone broker does not use it"
+        )
+    if settings.auth.tls is not None and not tls:
+        warnings.append("auth.tls is set but auth.mode is none: the client port is not encrypted")
     return ServerConfig(settings=settings, listeners=listeners, warnings=tuple(warnings))
 
 

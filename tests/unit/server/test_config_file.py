@@ -220,6 +220,14 @@ def test_an_empty_file_means_the_defaults(file: Path) -> None:
     assert load(file, "") == load(file, "# nothing\n") == Settings()
 
 
+def test_tls_settings_without_effect_are_worth_a_warning(file: Path, tmp_path: Path) -> None:
+    pem = tmp_path / "x.pem"
+    pem.write_text("")
+    file.write_text(f"auth: {{mode: none, tls: {{cert_file: {pem}, key_file: {pem}, ca_file: {pem}}}}}")
+    warnings = load_config(file, environment={}).warnings
+    assert [warning.split()[0] for warning in warnings] == ["auth.tls.ca_file", "auth.tls"]
+
+
 def test_listening_to_the_world_is_worth_a_warning() -> None:
     config = load_config(environment={}, addresses=AddressFlags(broker_addr="0.0.0.0:6650"))
     assert len(config.warnings) == 2
