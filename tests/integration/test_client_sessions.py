@@ -26,7 +26,7 @@ _REQUESTS = {
 }
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is in a script
+class Refused(Exception):
     def __init__(self, status: Status) -> None:
         self.status = status
 

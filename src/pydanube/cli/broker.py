@@ -29,7 +29,9 @@ _NOT_YET = "needs a cluster or an edge, and this release runs standalone only: l
 )
 @click.option("--broker-addr", metavar="IP:PORT", help="Where clients connect.  [default: 127.0.0.1:6650]")
 @click.option(
-    "--admin-addr", metavar="IP:PORT", help="Where administration connects.  [default: 127.0.0.1:50051]"
+    "--admin-addr",
+    metavar="IP:PORT",
+    help="Where the administration services of a later release will listen.  [default: 127.0.0.1:50051]",
 )
 @click.option(
     "--prom-exporter", metavar="IP:PORT|off", help="Where metrics are read.  [default: 127.0.0.1:9040]"

@@ -1,5 +1,4 @@
 """What the sqlite back end promises beyond the contract: it keeps things, and notices when it did not."""
-# ruff: noqa: ASYNC220, ASYNC240 - a test may block its own loop
 
 import asyncio
 import errno
