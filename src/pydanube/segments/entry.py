@@ -42,6 +42,7 @@ CARRIES_MESSAGES = frozenset({Kind.ROW, Kind.BATCH})
 _MAGIC = 0x4544
 _FIELDS = struct.Struct("<HBBIIIQQQQqI")
 _HEADER = struct.Struct("<HBBIIIQQQQqII")
+_APPEND_TIME = struct.Struct("<48xq8x")
 _CRC = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
@@ -98,6 +99,11 @@ def encode_header(  # noqa: PLR0917
 
 def decode_header(data: bytes, position: int = 0) -> EntryHeader:
     return EntryHeader._make(_HEADER.unpack_from(data, position))
+
+
+def decode_append_times(heads: bytes) -> list[int]:
+    """The append times of headers that follow each other without bodies."""
+    return [time for (time,) in _APPEND_TIME.iter_unpack(heads)]
 
 
 def encode_topic_state(topic_id: int, epoch: int, *, start_offset: int, next_offset: int) -> bytes:

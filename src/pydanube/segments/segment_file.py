@@ -11,18 +11,22 @@ Every byte is covered by one of these checksums or by an entry's own.
 """
 
 import struct
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
+from operator import add
 
 from crc32c import crc32c
 
 from pydanube.segments.descriptor import SegmentDescriptor
-from pydanube.segments.entry import decode_header
+from pydanube.segments.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
+from pydanube.segments.entry import decode_append_times, decode_header
 
 HEADER_BYTES = 64
 FOOTER_BYTES = 24
 INDEX_EVERY_BYTES = 64 * 1024
+ENTRIES_PER_BUFFER = 512
 VERSION = 1
 
 _HEADER = struct.Struct("<4sHHIQQQq16x")
@@ -73,28 +77,27 @@ def belongs_to(name: str, topic_id: int) -> bool:
 def encode_segment(
     heads: Sequence[bytes], bodies: Sequence[bytes], *, created_ms: int
 ) -> tuple[list[bytes], SegmentDescriptor]:
-    """The buffers of a segment that holds these entries (at least one, contiguous), and its descriptor."""
+    """The buffers of a segment that holds these entries (at least one, contiguous), and its descriptor.
+
+    Whole lists at a time, no loop over entries: this runs beside the event loop and must not keep the
+    interpreter to itself.
+    """
     first, last = decode_header(heads[0]), decode_header(heads[-1])
     next_offset = last.base_offset + last.messages
-    buffers: list[bytes] = [b""]
-    index = bytearray()
-    position = HEADER_BYTES
-    indexed_at = -INDEX_EVERY_BYTES
-    append_times = []
-    for head, body in zip(heads, bodies, strict=True):
-        header = decode_header(head)
-        append_times.append(header.append_ms)
-        if position - indexed_at >= INDEX_EVERY_BYTES:
-            index += _INDEX_ENTRY.pack(header.base_offset, position)
-            indexed_at = position
-        buffers += (head, body)
-        position += len(head) + len(body)
+    times = decode_append_times(b"".join(heads))
+    sizes = map(add, map(len, bodies), repeat(ENTRY_HEADER_BYTES))
+    positions = list(accumulate(sizes, initial=HEADER_BYTES))
+    index = _encode_index(heads, positions)
     fields = _HEADER.pack(
         _MAGIC, VERSION, 0, len(heads), first.topic_id, first.base_offset, next_offset, created_ms
     )
-    buffers[0] = fields + _CRC.pack(crc32c(fields))
-    footer = _FOOTER.pack(position, len(index), crc32c(bytes(index)), _END_MAGIC)
-    buffers += (bytes(index), footer + _CRC.pack(crc32c(footer)))
+    footer = _FOOTER.pack(positions[-1], len(index), crc32c(index), _END_MAGIC)
+    buffers = [
+        fields + _CRC.pack(crc32c(fields)),
+        *_joined(heads, bodies),
+        index,
+        footer + _CRC.pack(crc32c(footer)),
+    ]
     checksum = 0
     for buffer in buffers:
         checksum = crc32c(buffer, checksum)
@@ -107,11 +110,30 @@ def encode_segment(
         size=sum(map(len, buffers)),
         checksum=f"{checksum:08x}",
         created_at=created_ms // 1000,
-        min_append_ms=min(append_times),
-        max_append_ms=max(append_times),
+        min_append_ms=min(times),
+        max_append_ms=max(times),
         entry_count=len(heads),
     )
     return buffers, descriptor
+
+
+def _encode_index(heads: Sequence[bytes], positions: list[int]) -> bytes:
+    """One pair for the first entry, then for each entry that begins 64 KiB or more behind the last pair."""
+    index = bytearray()
+    number = 0
+    while number < len(heads):
+        index += _INDEX_ENTRY.pack(decode_header(heads[number]).base_offset, positions[number])
+        number = bisect_left(positions, positions[number] + INDEX_EVERY_BYTES, number + 1)
+    return bytes(index)
+
+
+def _joined(heads: Sequence[bytes], bodies: Sequence[bytes]) -> Iterator[bytes]:
+    """The entries in runs: fewer and larger buffers to write."""
+    for start in range(0, len(heads), ENTRIES_PER_BUFFER):
+        run = [b""] * (2 * len(heads[start : start + ENTRIES_PER_BUFFER]))
+        run[::2] = heads[start : start + ENTRIES_PER_BUFFER]
+        run[1::2] = bodies[start : start + ENTRIES_PER_BUFFER]
+        yield b"".join(run)
 
 
 def check_header(data: bytes, descriptor: SegmentDescriptor) -> None:

@@ -188,7 +188,7 @@ async def test_retention_frees_a_full_disk(workshop):
     # Keep the sealer from giving a file back, so that only the reserve is left.
     workshop.disk.before = _no_new_bytes(workshop.disk)
     kept = await fill_until_refused(workshop, log)
-    gone = await log.retain(Retention(until_consumed=True), consumed_offset=consumed, now_ms=0)
+    gone = await log.retain(Retention(until_consumed=True), unconsumed_from=consumed, now_ms=0)
     assert gone >= 1
     assert log.start_offset == consumed
     workshop.swap(workshop.disk.files())
@@ -223,3 +223,41 @@ async def test_the_first_start_on_a_full_disk_says_so_and_works_later(workshop):
     workshop.disk = MemoryDisk(workshop.disk.files())
     _, log = await workshop.open()
     assert await workshop.append(log, [b"a"]) == [None]
+
+
+async def test_space_that_comes_back_in_the_middle_of_a_burst_leaves_no_gap(workshop):
+    """The first of several rotations asked for in one tick fails, the next one would succeed."""
+    journal, log = await workshop.open(seals=False)
+    failures = 1
+
+    def full_once(call, path):
+        nonlocal failures
+        if call == "allocate" and failures:
+            failures -= 1
+            raise OSError(errno.ENOSPC, "injected")
+
+    workshop.disk.before = full_once
+    told = await workshop.append(log, FULL * 4)
+    count = sum(error is None for error in told)
+    assert told[:count] == [None] * count
+    assert {error.code for error in told[count:]} == {ErrorCode.DISK_FULL}
+    while journal.refusal is not None:
+        await asyncio.sleep(0.001)
+    await workshop.append(log, [b"next"])
+    workshop.swap(workshop.disk.files())
+    _, log = await workshop.open()
+    assert await workshop.rows(log) == list(enumerate([*(FULL * 4)[:count], b"next"]))
+
+
+async def test_a_finished_deletion_is_durable_in_the_journal_before_its_segments_go(workshop):
+    journal, log = await workshop.open()
+    await workshop.append(log, [b"a"])
+    await journal.seal_now()
+    failing(workshop.disk, {"pwritev"}, errno.EIO)
+    with pytest.raises(OutcomeUnknown):
+        await log.delete()
+    workshop.swap(workshop.disk.files())
+    await workshop.open()
+    workshop.swap(workshop.disk.after_power_loss(lambda: False))
+    _, log = await workshop.open()
+    assert (log.start_offset, log.next_offset) == (0, 0)

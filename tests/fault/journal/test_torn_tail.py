@@ -136,3 +136,38 @@ async def test_a_file_is_durable_to_its_end_before_the_next_one_is_begun(worksho
     workshop.swap(workshop.disk.after_power_loss(lambda: False))
     _, log = await workshop.open()
     assert await workshop.rows(log) == [(0, b"lazy")]
+
+
+async def test_what_was_cut_does_not_come_back_behind_the_next_group(workshop):
+    _, log = await workshop.open(seals=False)
+    await workshop.append(log, [b"kept"])
+    log.fsync = FsyncPolicy.NEVER
+    await workshop.append(log, [b"lost"])
+    await workshop.append(log, [b"orphan"])
+    data = bytearray(workshop.disk.files()[workshop.file(1)])
+    start = data.index(b"lost") // 4096 * 4096
+    data[start : start + 4096] = bytes(4096)
+    workshop.swap({workshop.file(1): bytes(data)})
+    _, log = await workshop.open(seals=False)
+    await workshop.append(log, [b"next"])
+    workshop.swap(workshop.disk.files())
+    _, log = await workshop.open()
+    assert await workshop.rows(log) == [(0, b"kept"), (1, b"next")]
+
+
+async def test_what_a_killed_process_left_in_the_page_cache_is_synced_before_it_counts(workshop):
+    journal, log = await workshop.open(seals=False)
+    log.fsync = FsyncPolicy.NEVER
+    await workshop.append(log, [b"lazy"])
+
+    def killed(call, path):
+        raise OSError("this process was killed")
+
+    workshop.disk.before = killed
+    await journal.close()
+    workshop.disk.before = lambda call, path: None
+    _, log = await workshop.open(seals=False)
+    await workshop.append(log, [b"strict"])
+    workshop.swap(workshop.disk.after_power_loss(lambda: False))
+    _, log = await workshop.open()
+    assert await workshop.rows(log) == [(0, b"lazy"), (1, b"strict")]

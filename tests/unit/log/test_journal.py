@@ -32,6 +32,13 @@ async def test_nothing_is_readable_before_it_is_committed(rig, append):
     assert log.read(0, messages_max=10, bytes_max=100) == [(0, b"x"), (1, b"y")]
 
 
+async def test_a_read_ends_where_the_committed_part_ends(rig, append):
+    _, log = await rig.open_topic()
+    await append(log, [b"x"])
+    log.append(b"y", append_ms=1, done=lambda error: None)
+    assert log.read(0, messages_max=10, bytes_max=100) == [(0, b"x")]
+
+
 async def test_everybody_is_told_in_the_order_of_appends_then_the_topic_once_per_group(rig):
     told = []
     finished = asyncio.Event()
