@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.running_broker import StartBroker
 from broker_harness.wire_client import (
     EXCLUSIVE,
     FAILOVER,
@@ -157,9 +157,11 @@ async def test_a_listening_subscription_is_never_removed(
     assert await stream.payloads(1) == ["hello"]
 
 
-async def test_a_consumer_that_does_not_read_costs_the_others_nothing(
-    broker: RunningBroker, client: WireClient
+async def test_a_consumer_that_does_not_read_loses_messages_and_costs_the_others_nothing(
+    start_broker: StartBroker,
 ) -> None:
+    broker = await start_broker(metrics=True)
+    client = broker.client()
     producer = await client.create_producer(TOPIC, reliable=False)
     sleeper = await broker.client().subscribe(TOPIC, "sleeper")
     call = broker.client().receive_call(sleeper.id)
@@ -178,4 +180,5 @@ async def test_a_consumer_that_does_not_read_costs_the_others_nothing(
         received.append(message.request_id)
     assert received == sorted(received)
     assert 0 < len(received) < count, "what did not fit its buffer was dropped"
+    assert await broker.metric("danube_subscription_dropped_total") == count - len(received)
     call.cancel()

@@ -1,5 +1,7 @@
 """A standalone broker inside the test's event loop: real sockets, real disk, a clock that can be moved forward."""
 
+import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ class RunningBroker:
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.clock = MovableClock()
         self.port = 0
+        self._metrics_port = _free_port() if settings.pop("metrics", False) else None
         self._folder = folder
         self._settings = settings
         self._server: Standalone | None = None
@@ -56,7 +59,10 @@ class RunningBroker:
             file,
             environment={},
             data_dir=str(self._folder / "data"),
-            addresses=AddressFlags(broker_addr=f"127.0.0.1:{self.port}", prom_exporter="off"),
+            addresses=AddressFlags(
+                broker_addr=self.address,
+                prom_exporter="off" if self._metrics_port is None else f"127.0.0.1:{self._metrics_port}",
+            ),
         )
         self._server = Standalone(config, clock=self.clock)
         await self._server.start()
@@ -82,6 +88,16 @@ class RunningBroker:
         self._clients.append(client)
         return client
 
+    async def metric(self, name: str) -> float:
+        """The sum of all series of a metric; the broker must have been started with `metrics=True`."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._metrics_port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+        text = (await reader.read()).decode()
+        writer.close()
+        await writer.wait_closed()
+        lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
     async def put_failure_policy(self, topic: str, subscription: str, policy: FailurePolicy) -> None:
         """Store a subscription's failure policy, as an operator would; the broker must be down."""
         key = facts.failure_policy_key(TopicName.parse(topic), subscription)
@@ -104,6 +120,13 @@ class RunningBroker:
             await store.put(key, value)
         finally:
             await store.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 StartBroker = Callable[..., Awaitable[RunningBroker]]
