@@ -50,7 +50,9 @@ class KeySharedSubscription(ReliableSubscription):
     def room(self) -> int:
         if self._attached == 0 or self.bytes_held >= self._bytes_max:
             return 0
-        room = self._messages_max - len(self._entries) + min(self._held, HELD_MAX)
+        room = self._messages_max - len(self._entries)
+        if self._held > 0:
+            room += min(self._held, HELD_MAX)
         return room if room > 0 else self._room_beside_stuck_consumers()
 
     def _room_beside_stuck_consumers(self) -> int:

@@ -154,7 +154,7 @@ class ReliableSubscription(DispatchWindow):
         """Say how many more messages the consumer's stream takes; replaces what was said before."""
         consumer = self._consumers.get(consumer_id)
         if consumer is not None and consumer.attached:
-            consumer.credit = credit
+            consumer.credit = max(credit, 0)
 
     def ack(self, offset: int, now_ms: int) -> None:
         """Settle an outstanding message. Late, repeated and unknown acks change nothing."""

@@ -78,6 +78,17 @@ def test_nothing_is_read_without_a_stream(kind: SubscriptionType) -> None:
 
 
 @pytest.mark.parametrize("kind", SubscriptionType)
+def test_a_stream_that_took_too_much_is_full_not_in_debt(kind: SubscriptionType) -> None:
+    subscription = reliable_subscription(kind)
+    connect(subscription, 1, credit=-3)
+    offer(subscription, "a", "b")
+    assert sent(subscription) == []
+    subscription.validate()
+    subscription.grant(1, 1)
+    assert sent(subscription) == [0]
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
 def test_an_offset_out_of_turn_is_a_bug_of_the_driver(kind: SubscriptionType) -> None:
     subscription = reliable_subscription(kind, cursor=4)
     connect(subscription, 1)
