@@ -100,6 +100,8 @@ class CommitQueue:
         )
         self.on_rotated: Callable[[], None] = _nothing
         """Called when a file was added to `closed_files`."""
+        self.after_commit: Callable[[], None] = _nothing
+        """Called when everybody has been told of a group: the answers may be written at once."""
         self._writer: JournalWriter | None = None
         self._position = position
         self._pending = PendingBatch(file_sequence)
@@ -356,6 +358,7 @@ class CommitQueue:
             self._tell(batch.dones, None)
         for log in touched:
             self._guard(log.on_committed)
+        self._guard(self.after_commit)
 
     def file_begun(self, file_sequence: int, position: int) -> None:
         self.closed_files.append(file_sequence - 1)

@@ -119,6 +119,10 @@ class Journal:
         """Topics found on disk and not opened yet, by topic id."""
         return self._queue.recovered
 
+    def call_after_commit(self, callback: Callable[[], None]) -> None:
+        """Call back when everybody has been told of a commit, so that answers are written without delay."""
+        self._queue.after_commit = callback
+
     @property
     def stats(self) -> WriterStats:
         """What the writer has counted since this process opened the journal."""

@@ -95,6 +95,7 @@ class Standalone:
         listeners, settings = self.config.listeners, self.config.settings
         services = DataPlane.of(broker, Advertised(listeners.broker_url, listeners.connect_url))
         server = GrpcServer(services.routes(), limits=_http2_limits(settings), before_write=broker.agenda.run)
+        journal.call_after_commit(server.flush)
         listener = Listener(
             [http2_door(server.new_connection)], connections_max=settings.limits.max_connections
         )

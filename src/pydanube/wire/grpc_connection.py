@@ -89,10 +89,11 @@ class GrpcServer:
     def mark_dirty(self, connection: "GrpcConnection") -> None:
         """The connection has something to write: one pass writes for all of them."""
         if not self._dirty:
-            connection.loop.call_soon(self._flush_dirty)
+            connection.loop.call_soon(self.flush)
         self._dirty.append(connection)
 
-    def _flush_dirty(self) -> None:
+    def flush(self) -> None:
+        """Write for every connection that has something to say. Runs by itself at the next turn of the loop."""
         self.before_write()
         dirty = self._dirty
         self._dirty = []
