@@ -23,6 +23,7 @@ from client_harness.programs import PROGRAMS, BuildError, ClientProgram  # noqa:
 SELECTION = "DANUBE_CONFORMANCE_CLIENTS"
 
 _commands = pytest.StashKey[dict[str, list[str] | BuildError]]()
+_agents = pytest.StashKey[list[Agent]]()
 _topic_numbers = itertools.count(1)
 
 
@@ -68,7 +69,7 @@ def start_agent(
     request: pytest.FixtureRequest, client: ClientProgram
 ) -> Iterator[Callable[[BrokerProcess], Agent]]:
     """Starts client processes of the scenario's own, connected to a given broker."""
-    agents: list[Agent] = []
+    agents: list[Agent] = request.node.stash.setdefault(_agents, [])
     command = request.config.stash[_commands][client.name]
 
     def start(broker: BrokerProcess) -> Agent:
@@ -177,7 +178,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Show the broker's log and the client's stderr beside a failure."""
     report = yield
     if report.failed:
-        for value in getattr(item, "funcargs", {}).values():
+        for value in [*getattr(item, "funcargs", {}).values(), *item.stash.get(_agents, [])]:
             if isinstance(value, BrokerProcess):
                 report.sections.append(("broker log (end)", value.log[-8_000:]))
             elif isinstance(value, Agent):

@@ -16,6 +16,8 @@ from typing import Any
 REPLY_SECONDS_MAX = 30
 MESSAGE_SECONDS_MAX = 10
 SILENCE_SECONDS = 0.7
+CLIENT_DEFAULT = 0
+"""For `retries`: as many as the client makes by itself, five."""
 SETTLE_SECONDS = 0.5
 """Time between opening a stream and relying on it: no client says when its stream is open."""
 
@@ -108,10 +110,24 @@ class Agent:
         self.begin(verb, **fields).wait()
 
     def producer(
-        self, topic: str, *, name: str = "producer", reliable: bool = True, partitions: int = 0
+        self,
+        topic: str,
+        *,
+        name: str = "producer",
+        reliable: bool = True,
+        partitions: int = 0,
+        retries: int = CLIENT_DEFAULT,
     ) -> "RemoteProducer":
         label = f"p{next(self._ids)}"
-        self.call("producer", label=label, topic=topic, name=name, reliable=reliable, partitions=partitions)
+        self.call(
+            "producer",
+            label=label,
+            topic=topic,
+            name=name,
+            reliable=reliable,
+            partitions=partitions,
+            retries=retries,
+        )
         return RemoteProducer(self, label)
 
     def subscribe(
@@ -122,6 +138,7 @@ class Agent:
         subscription: str = "subscription",
         kind: str = "Exclusive",
         key_filters: Iterable[str] = (),
+        retries: int = CLIENT_DEFAULT,
     ) -> "RemoteConsumer":
         """Subscribe without opening the stream."""
         consumer = RemoteConsumer(self, f"c{next(self._ids)}")
@@ -134,6 +151,7 @@ class Agent:
             subscription=subscription,
             type=kind,
             key_filters=list(key_filters),
+            retries=retries,
         )
         return consumer
 

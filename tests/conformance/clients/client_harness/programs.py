@@ -36,6 +36,8 @@ class ClientProgram:
     """Build if anything changed since the last time; return the command that starts the agent."""
     lacks: frozenset[str] = frozenset()
     """What this client has no words for; scenarios that need it are left out for it."""
+    may_stop_when_cut_off: bool = False
+    """Its consumers reopen at once when a connection breaks, and stop for good if that meets its last breath."""
     missing_topic_code: str = ""
     """How subscribing to a missing topic fails; empty if the client finds out by itself."""
 
@@ -115,7 +117,13 @@ PROGRAMS: Mapping[str, ClientProgram] = {
     program.name: program
     for program in (
         ClientProgram("python", "danube-client 0.5.0 (published)", (), build_python),
-        ClientProgram("rust", "crate danube-client 0.16.0 (published)", ("cargo", "cc", "cmake"), build_rust),
+        ClientProgram(
+            "rust",
+            "crate danube-client 0.16.0 (published)",
+            ("cargo", "cc", "cmake"),
+            build_rust,
+            may_stop_when_cut_off=True,
+        ),
         ClientProgram("go", "grpc-go, behaving as the Go client", ("go",), build_go),
         ClientProgram(
             "java",

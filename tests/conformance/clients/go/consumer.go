@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,7 @@ type consumer struct {
 type topicConsumer struct {
 	client    *client
 	request   *pb.ConsumerRequest
+	retries   int
 	at        address
 	stub      pb.ConsumerServiceClient
 	id        uint64
@@ -29,7 +32,7 @@ type topicConsumer struct {
 	stop      context.CancelFunc
 }
 
-func newConsumer(ctx context.Context, c *client, request *pb.ConsumerRequest) (*consumer, error) {
+func newConsumer(ctx context.Context, c *client, request *pb.ConsumerRequest, retries int) (*consumer, error) {
 	names, err := c.partitions(ctx, request.TopicName)
 	if err != nil {
 		return nil, err
@@ -40,7 +43,7 @@ func newConsumer(ctx context.Context, c *client, request *pb.ConsumerRequest) (*
 	made := &consumer{topics: map[string]*topicConsumer{}, subscription: request.Subscription}
 	failures := make(chan error, len(names))
 	for _, name := range names {
-		part := &topicConsumer{client: c, at: address{brokerURL: c.serviceURL, connectURL: c.serviceURL}}
+		part := &topicConsumer{client: c, retries: limit(retries), at: address{brokerURL: c.serviceURL, connectURL: c.serviceURL}}
 		part.request = &pb.ConsumerRequest{
 			TopicName:        name,
 			ConsumerName:     request.ConsumerName,
@@ -124,7 +127,7 @@ func (t *topicConsumer) subscribe(ctx context.Context) error {
 			time.Sleep(backoff(retries))
 		}
 		err := t.trySubscribe(ctx)
-		if err == nil || !retryable(err) || retries == retriesMax {
+		if err == nil || !retryable(err) || retries == t.retries {
 			return err
 		}
 		retries++
@@ -165,22 +168,29 @@ func (t *topicConsumer) receiveLoop(ctx context.Context, shutdown *atomic.Bool, 
 		case shutdown.Load():
 			return
 		case t.closed.Swap(false):
-			if t.subscribe(ctx) != nil {
+			if err := t.subscribe(ctx); err != nil {
+				t.report(err)
 				return
 			}
 		case !retryable(err):
+			t.report(err)
 			return
 		default:
-			if retries++; retries <= retriesMax {
+			if retries++; retries <= t.retries {
 				time.Sleep(backoff(retries))
 				continue
 			}
-			if t.subscribe(ctx) != nil {
+			if err := t.subscribe(ctx); err != nil {
+				t.report(err)
 				return
 			}
 			retries = 0
 		}
 	}
+}
+
+func (t *topicConsumer) report(err error) {
+	fmt.Fprintf(os.Stderr, "receive loop of %s ended: %v\n", t.request.TopicName, err)
 }
 
 func (t *topicConsumer) forward(ctx context.Context, shutdown *atomic.Bool, stream pb.ConsumerService_ReceiveMessagesClient, queue chan<- *pb.StreamMessage) error {

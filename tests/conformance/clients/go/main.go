@@ -31,6 +31,7 @@ type command struct {
 	Type         string    `json:"type"`
 	KeyFilters   []string  `json:"key_filters"`
 	AutoAck      bool      `json:"auto_ack"`
+	Retries      int       `json:"retries"`
 	Tag          int       `json:"tag"`
 	DelayMs      *uint64   `json:"delay_ms"`
 	Reason       *string   `json:"reason"`
@@ -139,7 +140,7 @@ func (a *agent) createProducer(ctx context.Context, c *command) error {
 	if c.Reliable {
 		strategy = pb.DispatchStrategy_Reliable
 	}
-	made, err := newProducer(ctx, a.client, c.Topic, c.Name, strategy, c.Partitions)
+	made, err := newProducer(ctx, a.client, c.Topic, c.Name, strategy, c.Partitions, c.Retries)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (a *agent) subscribe(ctx context.Context, c *command) error {
 		Subscription:     c.Subscription,
 		SubscriptionType: pb.ConsumerRequest_SubscriptionType(pb.ConsumerRequest_SubscriptionType_value[c.Type]),
 		KeyFilters:       c.KeyFilters,
-	})
+	}, c.Retries)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type topicProducer struct {
 	topic     string
 	name      string
 	strategy  pb.DispatchStrategy
+	retries   int
 	at        address
 	stub      pb.ProducerServiceClient
 	id        uint64
@@ -30,13 +31,13 @@ type topicProducer struct {
 	stop      context.CancelFunc
 }
 
-func newProducer(ctx context.Context, c *client, topic, name string, strategy pb.DispatchStrategy, partitions int) (*producer, error) {
+func newProducer(ctx context.Context, c *client, topic, name string, strategy pb.DispatchStrategy, partitions, retries int) (*producer, error) {
 	made := &producer{}
 	if partitions == 0 {
-		made.partitions = []*topicProducer{newTopicProducer(c, topic, name, strategy)}
+		made.partitions = []*topicProducer{newTopicProducer(c, topic, name, strategy, retries)}
 	}
 	for n := range partitions {
-		part := newTopicProducer(c, fmt.Sprintf("%s-part-%d", topic, n), fmt.Sprintf("%s-%d", name, n), strategy)
+		part := newTopicProducer(c, fmt.Sprintf("%s-part-%d", topic, n), fmt.Sprintf("%s-%d", name, n), strategy, retries)
 		made.partitions = append(made.partitions, part)
 	}
 	failures := make(chan error, len(made.partitions))
@@ -55,9 +56,9 @@ func newProducer(ctx context.Context, c *client, topic, name string, strategy pb
 	return made, nil
 }
 
-func newTopicProducer(c *client, topic, name string, strategy pb.DispatchStrategy) *topicProducer {
+func newTopicProducer(c *client, topic, name string, strategy pb.DispatchStrategy, retries int) *topicProducer {
 	at := address{brokerURL: c.serviceURL, connectURL: c.serviceURL}
-	return &topicProducer{client: c, topic: topic, name: name, strategy: strategy, at: at}
+	return &topicProducer{client: c, topic: topic, name: name, strategy: strategy, retries: limit(retries), at: at}
 }
 
 func (p *producer) send(ctx context.Context, payload []byte, attributes map[string]string, key *string) error {
@@ -70,7 +71,7 @@ func (p *producer) send(ctx context.Context, payload []byte, attributes map[stri
 		if err == nil || !retryable(err) {
 			return err
 		}
-		if retries++; retries <= retriesMax {
+		if retries++; retries <= part.retries {
 			time.Sleep(backoff(retries))
 			continue
 		}
@@ -117,7 +118,7 @@ func (t *topicProducer) create(ctx context.Context) error {
 			time.Sleep(backoff(retries))
 		}
 		err := t.tryCreate(ctx)
-		if err == nil || !retryable(err) || retries == retriesMax {
+		if err == nil || !retryable(err) || retries == t.retries {
 			return err
 		}
 		retries++

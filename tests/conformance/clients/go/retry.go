@@ -9,13 +9,21 @@ import (
 )
 
 const (
-	retriesMax    = 5
+	retriesUsual  = 5
 	backoffBase   = 200 * time.Millisecond
 	backoffMax    = 5 * time.Second
 	pingInterval  = 5 * time.Second
 	closePause    = 100 * time.Millisecond
 	receiveBuffer = 100
 )
+
+// limit is how often to retry: as often as asked for, or as usual.
+func limit(retries int) int {
+	if retries == 0 {
+		return retriesUsual
+	}
+	return retries
+}
 
 func retryable(err error) bool {
 	switch status.Code(err) {

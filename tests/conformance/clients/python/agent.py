@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from danube import Consumer, DanubeClient, DanubeClientBuilder, DispatchStrategy, Producer, SubType
+from danube import (
+    Consumer,
+    ConsumerOptions,
+    DanubeClient,
+    DanubeClientBuilder,
+    DispatchStrategy,
+    Producer,
+    ProducerOptions,
+    SubType,
+)
 
 LINE_BYTES_MAX = 32 << 20
 SUBSCRIPTION_TYPES = {
@@ -49,7 +58,7 @@ class Agent:
         strategy = DispatchStrategy.RELIABLE if command["reliable"] else DispatchStrategy.NON_RELIABLE
         builder = self.client.new_producer().with_topic(command["topic"]).with_name(command["name"])
         builder = builder.with_dispatch_strategy(strategy).with_partitions(command["partitions"])
-        producer = builder.build()
+        producer = builder.with_options(ProducerOptions(max_retries=command["retries"])).build()
         await producer.create()
         self.producers[command["label"]] = producer
 
@@ -69,7 +78,8 @@ class Agent:
         builder = self.client.new_consumer().with_topic(command["topic"]).with_consumer_name(command["name"])
         builder = builder.with_subscription(command["subscription"])
         builder = builder.with_subscription_type(SUBSCRIPTION_TYPES[command["type"]])
-        consumer = builder.with_key_filters(command["key_filters"]).build()
+        builder = builder.with_key_filters(command["key_filters"])
+        consumer = builder.with_options(ConsumerOptions(max_retries=command["retries"])).build()
         await consumer.subscribe()
         self.receivers[command["label"]] = Receiver(consumer)
 

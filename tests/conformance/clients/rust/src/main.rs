@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use danube_client::errors::DanubeError;
-use danube_client::{Consumer, DanubeClient, Producer, SubType};
+use danube_client::{Consumer, ConsumerOptions, DanubeClient, Producer, ProducerOptions, SubType};
 use danube_core::message::StreamMessage;
 use serde_json::{json, Value};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -30,6 +30,7 @@ struct Agent {
 
 #[tokio::main]
 async fn main() {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let url = std::env::args().nth(2).expect("usage: --broker-url URL");
     let client = DanubeClient::builder().service_url(url).build().await.expect("a client");
     let (out, mut lines) = mpsc::unbounded_channel::<Value>();
@@ -86,7 +87,8 @@ impl Agent {
             .client
             .new_producer()
             .with_topic(text(command, "topic"))
-            .with_name(text(command, "name"));
+            .with_name(text(command, "name"))
+            .with_options(ProducerOptions::new(retries(command), 0, 0));
         if command["reliable"].as_bool().unwrap_or(false) {
             builder = builder.with_reliable_dispatch();
         }
@@ -135,6 +137,7 @@ impl Agent {
             .with_subscription(text(command, "subscription"))
             .with_subscription_type(kind)
             .with_key_filters(filters)
+            .with_options(ConsumerOptions::new(retries(command), 0, 0))
             .build()
             .map_err(describe)?;
         consumer.subscribe().await.map_err(describe)?;
@@ -206,6 +209,10 @@ fn event_of(label: &str, tag: u64, message: &StreamMessage) -> Value {
 
 fn text(command: &Value, field: &str) -> String {
     command[field].as_str().unwrap_or_default().to_string()
+}
+
+fn retries(command: &Value) -> usize {
+    command["retries"].as_u64().unwrap_or_default() as usize
 }
 
 fn describe(error: DanubeError) -> Value {

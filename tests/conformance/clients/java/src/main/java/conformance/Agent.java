@@ -86,7 +86,8 @@ public final class Agent {
         boolean reliable = command.get("reliable").getAsBoolean();
         DispatchStrategy strategy = reliable ? DispatchStrategy.Reliable : DispatchStrategy.NonReliable;
         int partitions = command.get("partitions").getAsInt();
-        return new Producer(client, text(command, "topic"), text(command, "name"), strategy, partitions);
+        int retries = command.get("retries").getAsInt();
+        return new Producer(client, text(command, "topic"), text(command, "name"), strategy, partitions, retries);
     }
 
     private static void send(Producer producer, JsonObject message) {
@@ -97,12 +98,13 @@ public final class Agent {
     }
 
     private Consumer subscribe(JsonObject command) {
-        return new Consumer(client, ConsumerRequest.newBuilder()
+        ConsumerRequest request = ConsumerRequest.newBuilder()
                 .setTopicName(text(command, "topic"))
                 .setConsumerName(text(command, "name"))
                 .setSubscription(text(command, "subscription"))
                 .setSubscriptionType(ConsumerRequest.SubscriptionType.valueOf(text(command, "type")))
-                .build());
+                .build();
+        return new Consumer(client, request, command.get("retries").getAsInt());
     }
 
     private void startForwarding(String label, Receiver from, boolean autoAck) {

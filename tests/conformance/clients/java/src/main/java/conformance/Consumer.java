@@ -24,11 +24,13 @@ final class Consumer {
     /** Put into the queue when a receive loop has given up: nothing more will come. */
     static final StreamMessage ENDED = StreamMessage.newBuilder().setSubscriptionName("ended").build();
 
+    private final int retriesMax;
     private final Map<String, TopicConsumer> consumers = new LinkedHashMap<>();
     private final AtomicBoolean running = new AtomicBoolean(true);
     private final BlockingQueue<StreamMessage> queue = new LinkedBlockingQueue<>(QUEUE_MESSAGES_MAX);
 
-    Consumer(Client client, ConsumerRequest wanted) {
+    Consumer(Client client, ConsumerRequest wanted, int retriesMax) {
+        this.retriesMax = Retry.limit(retriesMax);
         List<String> topics = client.partitions(wanted.getTopicName());
         if (topics.isEmpty()) {
             topics = List.of(wanted.getTopicName());
@@ -92,7 +94,7 @@ final class Consumer {
                     trySubscribe();
                     return;
                 } catch (RuntimeException error) {
-                    if (!Retry.retryable(error) || retries == Retry.MAX) {
+                    if (!Retry.retryable(error) || retries == retriesMax) {
                         throw error;
                     }
                 }
@@ -135,7 +137,7 @@ final class Consumer {
                             retries = 0;
                         } else if (!Retry.retryable(error)) {
                             throw error;
-                        } else if (++retries > Retry.MAX) {
+                        } else if (++retries > retriesMax) {
                             subscribe();
                             retries = 0;
                         } else {
@@ -188,7 +190,7 @@ final class Consumer {
                         retries = 0;
                     } else if (!Retry.retryable(error)) {
                         throw error;
-                    } else if (++retries > Retry.MAX) {
+                    } else if (++retries > retriesMax) {
                         subscribe();
                         retries = 0;
                     } else {

@@ -18,10 +18,12 @@ import java.util.stream.IntStream;
 
 /** Sends to one topic or, in turn, to its partitions. */
 final class Producer {
+    private final int retriesMax;
     private final List<TopicProducer> targets = new ArrayList<>();
     private final AtomicInteger next = new AtomicInteger();
 
-    Producer(Client client, String topic, String name, DispatchStrategy strategy, int partitions) {
+    Producer(Client client, String topic, String name, DispatchStrategy strategy, int partitions, int retriesMax) {
+        this.retriesMax = Retry.limit(retriesMax);
         List<String> topics = new ArrayList<>(client.partitions(topic));
         if (topics.isEmpty()) {
             IntStream.range(0, partitions).forEach(n -> topics.add(topic + "-part-" + n));
@@ -50,7 +52,7 @@ final class Producer {
                     retries = 0;
                 } else if (!Retry.retryable(error)) {
                     throw error;
-                } else if (++retries > Retry.MAX) {
+                } else if (++retries > retriesMax) {
                     target.create();
                     retries = 0;
                 } else {
@@ -64,7 +66,7 @@ final class Producer {
         targets.forEach(target -> target.running.set(false));
     }
 
-    private static final class TopicProducer {
+    private final class TopicProducer {
         private final Client client;
         private final String topic;
         private final String name;
@@ -94,7 +96,7 @@ final class Producer {
                     tryCreate();
                     return;
                 } catch (RuntimeException error) {
-                    if (!Retry.retryable(error) || retries == Retry.MAX) {
+                    if (!Retry.retryable(error) || retries == retriesMax) {
                         throw error;
                     }
                 }

@@ -7,7 +7,7 @@ import java.util.concurrent.ThreadLocalRandom;
 
 /** Which failures are tried again, how often, and after which pause. */
 final class Retry {
-    static final int MAX = 5;
+    private static final int USUAL = 5;
     private static final long BASE_MS = 200;
     private static final long CAP_MS = 5_000;
 
@@ -18,6 +18,11 @@ final class Retry {
             Status.Code.UNAUTHENTICATED, Status.Code.ABORTED);
 
     private Retry() {}
+
+    /** How often to retry: as often as asked for, or as usual. */
+    static int limit(int retries) {
+        return retries == 0 ? USUAL : retries;
+    }
 
     static boolean retryable(Throwable error) {
         return RETRYABLE.contains(Status.fromThrowable(error).getCode());
