@@ -94,7 +94,7 @@ class SubscriptionHistory:
     name: str
     order: Order = Order.NONE
     owed_from: int = 0
-    """The first offset it is owed."""
+    """The first offset it is owed; an ack of it may have ended that."""
     maybe_acked: set[int] = field(default_factory=set)
     """An ack was sent, whatever became of it: the broker may regard these as settled."""
     acked: set[int] = field(default_factory=set)
@@ -265,6 +265,8 @@ class History:
         end = subscription.topic.offsets.get(fence)
         if end is None:
             return [-1]
+        while subscription.owed_from in subscription.maybe_acked:
+            subscription.owed_from += 1
         found: list[int] = []
         for offset in range(subscription.owed_from, end + 1):
             if offset not in subscription.maybe_acked and offset not in subscription.delivered:
