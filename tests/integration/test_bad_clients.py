@@ -11,7 +11,16 @@ import grpc
 import pytest
 from broker_harness.broker_process import BrokerProcess
 from broker_harness.running_broker import RunningBroker, StartBroker
-from broker_harness.wire_client import METHODS, RECEIVE, SHARED, Status, WireClient, eventually, refused
+from broker_harness.wire_client import (
+    KEY_SHARED,
+    METHODS,
+    RECEIVE,
+    SHARED,
+    Status,
+    WireClient,
+    eventually,
+    refused,
+)
 
 from pydanube.protocol import danube_pb2 as pb
 
@@ -242,6 +251,14 @@ async def test_producers_by_the_hundred(broker: RunningBroker, client: WireClien
         )
         assert len({producer.id for producer in producers}) == 100
     await producers[-1].send("the last one works")
+
+
+async def test_key_filters_have_a_bound(broker: RunningBroker, client: WireClient) -> None:
+    await client.create_producer("/default/t")
+    for filters in (["*"] * 257, ["x" * 256]):
+        with refused(Status.INVALID_ARGUMENT, "key filter"):
+            await client.subscribe("/default/t", kind=KEY_SHARED, key_filters=filters)
+    await client.subscribe("/default/t", kind=KEY_SHARED, key_filters=["*a*" * 85] * 256)
 
 
 async def test_pings_for_ids_nobody_has(broker: RunningBroker, client: WireClient) -> None:

@@ -3,6 +3,10 @@
 import asyncio
 from typing import Protocol
 
+import structlog
+
+log = structlog.get_logger("pydanube.broker")
+
 
 class Work(Protocol):
     is_listed: bool
@@ -40,7 +44,11 @@ class Agenda:
         self.runs += len(listed)
         for work in listed:
             work.is_listed = False
-            work.run()
+            try:
+                work.run()
+            except Exception:
+                # A bug in one subscription must neither stop the others nor cost a client its connection.
+                log.exception("a subscription failed")
 
     def _run_scheduled(self) -> None:
         self._scheduled = False

@@ -24,7 +24,7 @@ from pydanube.broker.topic import PublishDone, Topic
 from pydanube.broker.unbroken import unbroken
 from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
-from pydanube.kernel.names import TopicName, check_name
+from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName, check_name
 from pydanube.kernel.policies import DispatchStrategy, FsyncPolicy, Policies, Retention, SubscriptionType
 from pydanube.log.journal import Journal
 from pydanube.metadata.counters import next_id
@@ -36,6 +36,9 @@ log = structlog.get_logger("pydanube.broker")
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024 - 8 * 1024 - OFFSET_SUFFIX_BYTES_MAX
 """Largest StreamMessage taken. Clients decode at most 4 MiB: one larger message would stop them for
 good, so an offset, and the attributes of a dead-letter copy, must still fit."""
+
+KEY_FILTERS_MAX = 256
+"""Key filters one consumer may have."""
 
 CLOSED_SESSION_MS = 60_000
 SESSIONS_REMEMBERED_MAX = 10_000
@@ -200,6 +203,7 @@ class Broker:
         topic = self._topic(TopicName.parse(topic_name))
         check_name(subscription_name, what="subscription name")
         check_name(consumer_name, what="consumer name")
+        _check_key_filters(key_filters)
         async with topic.changing:
             now = self._clock.monotonic_ms()
             subscription = topic.subscriptions.get(subscription_name)
@@ -468,6 +472,14 @@ class Broker:
     async def _topic_for_dead_letters(self, topic_name: str) -> Topic:
         name = TopicName.parse(topic_name)
         return self.topics.get(name) or await self._create_topic(name, DispatchStrategy.RELIABLE, None)
+
+
+def _check_key_filters(key_filters: Sequence[str]) -> None:
+    """Any pattern will do, but every new routing key is compared with all of them."""
+    if len(key_filters) > KEY_FILTERS_MAX:
+        raise Rejected(f"{len(key_filters)} key filters given, {KEY_FILTERS_MAX} at most")
+    if any(len(pattern) > NAME_CHARACTERS_MAX for pattern in key_filters):
+        raise Rejected(f"a key filter is longer than {NAME_CHARACTERS_MAX} characters")
 
 
 def _subscription_type(kind: int) -> SubscriptionType:
