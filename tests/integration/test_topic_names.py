@@ -44,7 +44,7 @@ async def test_names_that_only_look_related_do_not_conflict(client: WireClient) 
         "foo-part-x",
         "foo-part-01",
         "foo-part-1-x",
-        "fo",
+        "f",
         "my-part-time-job",
         "my",
     ]
