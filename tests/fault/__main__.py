@@ -23,10 +23,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120, help="how long to go on (default 120)")
     parser.add_argument("--seed", default=None, help="repeat the plan of an earlier run")
     parser.add_argument("--producers", type=int, default=6, help="how many producers publish (default 6)")
-    parser.add_argument("--keep", type=Path, default=None, help="where to put data directories; keeps them all")
+    parser.add_argument(
+        "--keep", type=Path, default=None, help="where to put data directories; keeps them all"
+    )
     arguments = parser.parse_args()
     seed = arguments.seed or str(secrets.randbelow(1_000_000))
-    console = Console()
+    console = Console(soft_wrap=True)
     console.print(f"seed {seed}, {arguments.seconds:.0f} seconds, {arguments.producers} producers")
     base = arguments.keep or Path(tempfile.mkdtemp(prefix="danube-fault-"))
     deadline = time.monotonic() + arguments.seconds
@@ -52,7 +54,9 @@ def main() -> int:
             console.print(f"[bold red]seed {seed}, chapter {chapter_number}, round {chapter.rounds}:[/]")
             for problem in chapter.problems:
                 console.print(f"  {problem}", highlight=False)
-            console.print(f"data kept in {directory}; the broker's last words:\n{chapter.broker_log}", markup=False)
+            console.print(
+                f"data kept in {directory}; the broker's last words:\n{chapter.broker_log}", markup=False
+            )
             return 1
         if arguments.keep is None:
             shutil.rmtree(directory)

@@ -90,7 +90,9 @@ class BrokerProcess:
             await asyncio.wait_for(self._running.wait(), STOP_SECONDS_MAX)
         except TimeoutError:
             await self.kill()
-            raise BrokerFailedError(f"the broker did not stop within {STOP_SECONDS_MAX} s of SIGTERM") from None
+            raise BrokerFailedError(
+                f"the broker did not stop within {STOP_SECONDS_MAX} s of SIGTERM"
+            ) from None
         code = await self._reap()
         if code != 0:
             raise BrokerFailedError(f"the broker ended with exit code {code} after SIGTERM, expected 0")

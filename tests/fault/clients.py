@@ -58,10 +58,32 @@ class Line:
         await self._channel.close()
 
 
+_REFUSALS = (
+    "the broker is stopping",
+    "is being closed here",
+    "was closed here",
+    "no new journal file",
+    "wait to be moved from the journal",
+    "the journal stopped after a failed write",
+)
+"""What the broker says with UNAVAILABLE when it took nothing. gRPC's own library says UNAVAILABLE for a lost
+connection too, and nothing but the text tells them apart; what is not listed here counts as unknown."""
+
+_MADE_BY_CLIENT = (
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.UNKNOWN,
+)
+"""Statuses the client library makes up by itself when an answer stays away."""
+
+
 def is_refusal(error: grpc.aio.AioRpcError) -> bool:
     """Whether the broker itself answered, and said that nothing was taken."""
-    answered = "Error received from peer" in (error.debug_error_string() or "")
-    return answered and "may be there after a restart" not in (error.details() or "")
+    text = error.details() or ""
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return any(phrase in text for phrase in _REFUSALS)
+    return error.code() not in _MADE_BY_CLIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +102,13 @@ class Producer:
     """Publishes under one name for the whole story; each attempt has its own sequence."""
 
     def __init__(
-        self, address: str, history: History, topic: TopicHistory, name: str, habits: Habits, dice: random.Random
+        self,
+        address: str,
+        history: History,
+        topic: TopicHistory,
+        name: str,
+        habits: Habits,
+        dice: random.Random,
     ) -> None:
         self._line = Line(address)
         self._history = history
@@ -96,7 +124,9 @@ class Producer:
 
     async def register(self) -> None:
         request = pb.ProducerRequest(
-            producer_name=self._name, topic_name=self._topic.name, dispatch_strategy=pb.DispatchStrategy.Reliable
+            producer_name=self._name,
+            topic_name=self._topic.name,
+            dispatch_strategy=pb.DispatchStrategy.Reliable,
         )
         self._id = (await self._line.create_producer(request, timeout=10)).producer_id
 
@@ -208,7 +238,7 @@ class Consumer:
         """Receive until cancelled, opening a new stream whenever one ends."""
         try:
             while True:
-                await self._receive()
+                await self.receive_once()
                 await asyncio.sleep(PAUSE_SECONDS * self._dice.random())
         finally:
             for task in self._acking:
@@ -225,7 +255,8 @@ class Consumer:
     async def close(self) -> None:
         await self._line.close()
 
-    async def _receive(self) -> None:
+    async def receive_once(self) -> None:
+        """Open a stream and take what comes until it ends."""
         call = self._line.receive_messages(pb.ReceiveRequest(consumer_id=self._id))
         stream: StreamHistory | None = None
         try:

@@ -257,7 +257,7 @@ class History:
         if stream.is_open and stream.life == self.life and self._is_alive and not self._promised:
             stream.subscription.acked.add(offset)
 
-    def missing(self, subscription: SubscriptionHistory, fence: Message, *, count_max: int = 10) -> list[int]:
+    def missing(self, subscription: SubscriptionHistory, fence: Message) -> list[int]:
         """Offsets up to the fence that the subscription is owed in this life and has not got yet.
 
         [-1] if it is not even known yet where the fence is.
@@ -267,13 +267,12 @@ class History:
             return [-1]
         while subscription.owed_from in subscription.maybe_acked:
             subscription.owed_from += 1
-        found: list[int] = []
-        for offset in range(subscription.owed_from, end + 1):
-            if offset not in subscription.maybe_acked and offset not in subscription.delivered:
-                found.append(offset)
-                if len(found) == count_max:
-                    break
-        return found
+        maybe_acked, delivered = subscription.maybe_acked, subscription.delivered
+        return [
+            offset
+            for offset in range(subscription.owed_from, end + 1)
+            if offset not in maybe_acked and offset not in delivered
+        ]
 
     # Judging.
 
@@ -334,7 +333,9 @@ class History:
             self.object(Rule.PHANTOM, f"{topic.name} offset {offset} is {message}, which nobody sent there")
             return
         if attempt.key != key:
-            self.object(Rule.GARBLED, f"{topic.name} {message} was sent with key {attempt.key!r}, got {key!r}")
+            self.object(
+                Rule.GARBLED, f"{topic.name} {message} was sent with key {attempt.key!r}, got {key!r}"
+            )
         if message in topic.offsets:
             self.object(
                 Rule.TWICE, f"{topic.name} {message} is at offset {topic.offsets[message]} and at {offset}"
