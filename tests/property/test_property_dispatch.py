@@ -44,11 +44,22 @@ class Model(RuleBasedStateMachine):
         self.cursor_before = -1
         self.subscription: ReliableSubscription
 
-    @initialize(window=st.integers(1, 8), policy=POLICIES, rate=st.sampled_from([0, 0, 3]))
-    def load(self, window: int, policy: FailurePolicy, rate: int) -> None:
+    @initialize(
+        window=st.integers(1, 8),
+        policy=POLICIES,
+        rate=st.sampled_from([0, 0, 0, 3]),
+        consumers=st.integers(1, 3),
+        keys=st.lists(KEYS, min_size=1, max_size=12),
+    )
+    def load(self, window: int, policy: FailurePolicy, rate: int, consumers: int, keys: list[str]) -> None:
+        """Start in the middle of things: connected consumers and messages to send."""
         self.window, self.policy, self.rate = window, policy, rate
         self.window_max = window
         self.start(-1)
+        for consumer in range(1, consumers + 1):
+            self.join(consumer, ())
+            self.attach(consumer, 3)
+        self.publish(keys, 10)
 
     def start(self, cursor: int) -> None:
         self.subscription = reliable_subscription(
@@ -164,10 +175,13 @@ class Model(RuleBasedStateMachine):
         self.dispatch()
 
     @precondition(lambda self: self.outstanding)
-    @rule(data=st.data())
-    def ack(self, data: st.DataObject) -> None:
-        self.acknowledge(data.draw(st.sampled_from(sorted(self.outstanding))))
+    @rule(pick=st.integers(0, 100))
+    def ack(self, pick: int) -> None:
+        self.acknowledge(self.pick_outstanding(pick))
         self.dispatch()
+
+    def pick_outstanding(self, pick: int) -> int:
+        return sorted(self.outstanding)[pick % len(self.outstanding)]
 
     def acknowledge(self, offset: int) -> None:
         self.subscription.ack(offset, self.now_ms)
@@ -182,16 +196,21 @@ class Model(RuleBasedStateMachine):
             self.subscription.ack(offset, self.now_ms)
             assert before == (self.subscription.cursor, self.subscription.messages_held)
 
+    @precondition(lambda self: self.outstanding)
+    @rule(pick=st.integers(0, 100), delay_ms=st.sampled_from([0, 10, 10_000]))
+    def nack(self, pick: int, delay_ms: int) -> None:
+        self.stray_nack(self.pick_outstanding(pick), delay_ms)
+
     @rule(offset=st.integers(0, 40), delay_ms=st.sampled_from([0, 10, 10_000]))
-    def nack(self, offset: int, delay_ms: int) -> None:
+    def stray_nack(self, offset: int, delay_ms: int) -> None:
         self.subscription.nack(offset, self.now_ms, delay_ms=delay_ms, reason="no")
         self.outstanding.pop(offset, None)
         self.dispatch()
 
     @precondition(lambda self: self.dead_letters)
-    @rule(data=st.data(), ok=st.booleans())
-    def dead_lettered(self, data: st.DataObject, ok: bool) -> None:
-        offset = data.draw(st.sampled_from(sorted(self.dead_letters)))
+    @rule(ok=st.booleans())
+    def dead_lettered(self, ok: bool) -> None:
+        offset = min(self.dead_letters)
         self.dead_letters.discard(offset)
         self.subscription.dead_lettered(offset, ok)
         self.dispatch()

@@ -25,7 +25,7 @@ class FailoverSubscription(LogOrderSubscription):
         """Nothing changes before it has a stream."""
 
     def _opened(self, consumer: Consumer) -> None:
-        # No pre-emption: one that returns waits behind whoever is active now.
+        # Nobody is displaced: one that returns waits behind whoever is active now.
         if self._active is None:
             self._active = consumer
 
