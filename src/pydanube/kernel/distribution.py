@@ -7,7 +7,7 @@ The list of buckets grows to the largest value seen, at most `BUCKETS_MAX`.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-QUANTILES: Final = (0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
+QUANTILES: Final[tuple[float, ...]] = (0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 VALUE_MAX: Final = (1 << 62) - 1
 BUCKETS_MAX: Final = (62 - 5) * 16 + 32
