@@ -75,7 +75,7 @@ def main(  # noqa: PLR0917 - one per option
 
 def _as_document(surroundings: dict[str, str], results: Results) -> dict[str, Any]:
     verdicts = [
-        {"aim": v.aim, "limit": v.limit, "measured": v.measured, "at_best": v.at_best, "met": v.met}
+        {"aim": v.aim, "limit": v.limit, "measured": v.measured, "at_best": v.at_best, "outcome": v.outcome}
         for v in aims.judge(results)
     ]
     return {"machine": surroundings, "notes": results.notes, "series": results.as_json(), "aims": verdicts}

@@ -8,6 +8,11 @@ from bench import delivery, durable, publish, servers
 from bench.load import Shape
 from bench.results import Results, Sample, Series
 
+DISK_SPREAD_MAX = 2.0
+"""How far the disk's own rate may vary between rounds before ratios to it are noise."""
+DISK_RATIO_PLAUSIBLE_MAX = 1.2
+CPU_WAIT_SHARE_MAX = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -16,10 +21,15 @@ class Verdict:
     measured: float
     at_best: float
     higher_is_better: bool = False
+    doubt: str = ""
+    """Why the figure proves nothing, if it does not."""
 
     @property
-    def met(self) -> bool:
-        return self.measured >= self.limit if self.higher_is_better else self.measured <= self.limit
+    def outcome(self) -> str:
+        if self.doubt:
+            return f"inconclusive: {self.doubt}"
+        met = self.measured >= self.limit if self.higher_is_better else self.measured <= self.limit
+        return "met" if met else "missed"
 
 
 def judge(results: Results) -> list[Verdict]:
@@ -66,7 +76,24 @@ def _durable_aims(results: Results) -> Iterator[Verdict]:
                 measured=statistics.median(ratios),
                 at_best=max(ratios),
                 higher_is_better=True,
+                doubt=_doubt_about_disk(disk, statistics.median(ratios)),
             )
+
+
+def _doubt_about_disk(disk: Series, ratio: float) -> str:
+    """A yardstick that changes its length, or that a broker standing on it outruns, measures nothing."""
+    slowest, fastest = (
+        disk.least(lambda sample: sample.commit_rate),
+        disk.most(lambda sample: sample.commit_rate),
+    )
+    starved = disk.median(lambda sample: sample.cpu_wait_seconds / sample.seconds)
+    if starved > CPU_WAIT_SHARE_MAX:
+        return f"the C loop waited {starved:.0%} of its time for a CPU, so it is no measure of the disk"
+    if fastest > DISK_SPREAD_MAX * slowest:
+        return f"the disk alone varied from {slowest:,.0f} to {fastest:,.0f} syncs a second"
+    if ratio > DISK_RATIO_PLAUSIBLE_MAX:
+        return "a broker cannot outrun its disk, so the slices were not alike"
+    return ""
 
 
 def _compiler_gain(results: Results) -> Iterator[Verdict]:

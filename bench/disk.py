@@ -12,5 +12,9 @@ def measure_syncs(probe: Path, folder: Path, *, bytes_per_sync: int, seconds: fl
     answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     commits = int(answer[0])
     return Sample(
-        messages=commits, seconds=float(answer[1]), commits=commits, commit_bytes=commits * bytes_per_sync
+        messages=commits,
+        seconds=float(answer[1]),
+        commits=commits,
+        commit_bytes=commits * bytes_per_sync,
+        cpu_wait_seconds=float(answer[4]),
     )

@@ -1,7 +1,7 @@
 /* The disk's own commit rate: pwrite + fdatasync in a loop over a file that is already written.
  *
  * usage: disk_probe FILE BYTES_PER_SYNC SECONDS
- * prints: syncs seconds p50_us p99_us
+ * prints: syncs seconds p50_us p99_us cpu_wait_seconds
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,6 +34,15 @@ static void write_once(int fd) {
     if (fsync(fd) != 0) die("fsync");
 }
 
+/* How long this process was ready to run but had no CPU: then it is not the disk that was measured. */
+static double cpu_wait_seconds(void) {
+    unsigned long long ran_ns, waited_ns = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (file == NULL || fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2) die("schedstat");
+    fclose(file);
+    return waited_ns / 1e9;
+}
+
 static int ascending(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -61,6 +70,7 @@ int main(int argc, char **argv) {
 
     long syncs = 0;
     off_t at = 0;
+    double waited_before = cpu_wait_seconds();
     double start = now(), before = start, after = start;
     while (after - start < seconds && syncs < LATENCIES_MAX) {
         if (at + (off_t)bytes > FILE_BYTES) at = 0;
@@ -71,7 +81,9 @@ int main(int argc, char **argv) {
         latencies[syncs++] = (float)(after - before);
         before = after;
     }
+    double waited = cpu_wait_seconds() - waited_before;
     qsort(latencies, syncs, sizeof *latencies, ascending);
-    printf("%ld %.6f %.1f %.1f\n", syncs, after - start, latencies[syncs / 2] * 1e6, latencies[syncs * 99 / 100] * 1e6);
+    float p50 = latencies[syncs / 2], p99 = latencies[syncs * 99 / 100];
+    printf("%ld %.6f %.1f %.1f %.6f\n", syncs, after - start, p50 * 1e6, p99 * 1e6, waited);
     return 0;
 }

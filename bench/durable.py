@@ -1,7 +1,8 @@
 """Durable publish (fsync before every answer) next to the disk's own rate.
 
 Each slice of the broker is followed by a C loop that writes the same number of bytes per sync, in the
-same directory: the two differ only in what stands between a producer and the disk.
+same directory: the two differ only in what stands between a producer and the disk. The loop waits until
+the broker has tidied up after its slice, or that work would slow the yardstick down.
 """
 
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from bench.danube_api import PublishRequest, connected, read_counter
 from bench.disk import measure_syncs
 from bench.load import LoadError, Shape, publish
 from bench.plan import Measurement, Meter, Plan
+from bench.processes import await_quiet_disk
 from bench.results import Sample
 from bench.servers import Server
 
@@ -85,6 +87,8 @@ class _Pair:
     def sync_as_much(self) -> Sample:
         if not self._bytes_per_sync:
             raise LoadError("not measured, since the broker's commits are unknown")
+        if not await_quiet_disk(self._broker.pid):
+            self._plan.results.note("the broker was still writing while the disk alone was measured")
         return measure_syncs(
             self._probe,
             self._plan.scratch,

@@ -17,6 +17,8 @@ class Sample:
     commits: int = 0
     commit_bytes: int = 0
     dropped: int = 0
+    cpu_wait_seconds: float = 0.0
+    """How long the contestant was ready to run but had no CPU; known of the disk probe only."""
 
     @property
     def cpu_us(self) -> float:
