@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 READY = b"broker ready"
@@ -24,15 +25,19 @@ class BrokerFailedError(AssertionError):
 
 
 class BrokerProcess:
-    """One life after the other on the same data directory and port."""
+    """One life after the other on the same data directory and port.
 
-    def __init__(self, directory: Path, *, data_dir: Path | None = None, config: str = CONFIG) -> None:
+    `prefix` is a command that runs the broker in its own place, as `nsenter` does.
+    """
+
+    def __init__(self, directory: Path, *, data_dir: Path | None = None, prefix: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or directory / "data"
         self.address = f"127.0.0.1:{_free_port()}"
         self.log_path = directory / "broker.log"
         self._config_path = directory / "broker.yml"
-        self._config_path.write_text(config)
+        self._config_path.write_text(CONFIG)
+        self._prefix = tuple(prefix)
         self._process: asyncio.subprocess.Process | None = None
         self._log_task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -55,7 +60,7 @@ class BrokerProcess:
         assert self._process is None, "the broker is running already"
         self._ready = asyncio.Event()
         self._process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("danube")), "broker", "--mode", "standalone",
+            *self._prefix, str(Path(sys.executable).with_name("danube")), "broker", "--mode", "standalone",
             "--data-dir", str(self.data_dir), "--broker-addr", self.address, "--prom-exporter", "off",
             "--config-file", str(self._config_path),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,

@@ -139,7 +139,9 @@ class Cast:
 
     def _producer(self, number: int, name: str) -> Producer:
         dice = random.Random(self._dice.random())
-        return Producer(self._address, self._history, self.topics[number], name, PARTS[number].habits, dice)
+        return Producer(
+            self._address, self._history, self.topics[number], name, habits=PARTS[number].habits, dice=dice
+        )
 
     async def _subscribe(
         self,

@@ -107,6 +107,7 @@ class Producer:
         history: History,
         topic: TopicHistory,
         name: str,
+        *,
         habits: Habits,
         dice: random.Random,
     ) -> None:

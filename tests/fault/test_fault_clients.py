@@ -17,10 +17,12 @@ HABITS = Habits(bytes_min=10, bytes_max=10)
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
     broker = BrokerProcess(tmp_path)
-    await broker.start()
-    yield broker
-    if broker.is_running:
-        await broker.kill()
+    try:
+        await broker.start()
+        yield broker
+    finally:
+        if broker.is_running:
+            await broker.kill()
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def history() -> History:
 
 async def test_canary_a_broker_that_forgot_a_producer(broker: BrokerProcess, history: History) -> None:
     stranger = Producer(
-        broker.address, history, history.topic("/default/t"), "stranger", HABITS, random.Random(1)
+        broker.address, history, history.topic("/default/t"), "stranger", habits=HABITS, dice=random.Random(1)
     )
     assert (await stranger.publish())[1] is End.FAIL
     assert [problem.rule for problem in history.problems] == [Rule.FORGOTTEN]
@@ -54,7 +56,7 @@ async def test_a_broker_that_is_gone_leaves_the_outcome_unknown(
     broker: BrokerProcess, history: History
 ) -> None:
     producer = Producer(
-        broker.address, history, history.topic("/default/t"), "producer", HABITS, random.Random(1)
+        broker.address, history, history.topic("/default/t"), "producer", habits=HABITS, dice=random.Random(1)
     )
     await producer.register()
     assert (await producer.publish())[1] is End.OK
