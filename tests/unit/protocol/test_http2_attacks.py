@@ -60,7 +60,7 @@ def test_made_you_reset(new_client: NewClient) -> None:
     for number in range(21):
         assert not client.server.closing
         client.call(1 + 2 * number)
-        client.deliver(frame(WINDOW_UPDATE, 0, 1 + 2 * number, bytes(4)))
+        client.data(1 + 2 * number, b"after the end")
     assert client.goaway() == ENHANCE_YOUR_CALM
 
 

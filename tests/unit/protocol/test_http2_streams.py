@@ -410,6 +410,18 @@ def test_large_bodies_are_let_in_one_after_the_other(new_client: NewClient) -> N
     assert [f.stream_id for f in client.frames() if f.kind == WINDOW_UPDATE] == [5]
 
 
+def test_a_body_that_gives_up_waiting_leaves_the_line(new_client: NewClient) -> None:
+    client = new_client(Http2Limits(reserved_bytes_max=MIB))
+    for stream_id in (1, 3, 5):
+        client.open(stream_id)
+        client.data(stream_id, message(bytes(MIB))[:1000])
+    client.frames()
+    client.deliver(frame(RST_STREAM, 0, 3, bytes(4)))
+    assert client.frames() == []
+    client.deliver(frame(RST_STREAM, 0, 1, bytes(4)))
+    assert [f.stream_id for f in client.frames() if f.kind == WINDOW_UPDATE] == [5]
+
+
 def test_the_window_comes_back_as_requests_are_handed_over(new_client: NewClient) -> None:
     client = new_client(Http2Limits(connection_window_bytes=100_000))
     returned = 0
