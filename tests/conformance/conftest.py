@@ -148,9 +148,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which clients were played and, loudly, which were not."""
-    reports = [
-        report for outcome in ("passed", "failed", "error") for report in terminalreporter.getreports(outcome)
-    ]
+    ended = (terminalreporter.getreports(outcome) for outcome in ("passed", "failed", "error"))
+    reports = [report for group in ended for report in group if isinstance(report, pytest.TestReport)]
     played = {
         name: [report for report in reports if f"client_{name}" in report.keywords] for name in PROGRAMS
     }
