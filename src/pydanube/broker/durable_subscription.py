@@ -135,6 +135,8 @@ class DurableSubscription(Subscription):
                 skipped=topic_log.start_offset - machine.next_offset,
             )
             machine.skip_to(topic_log.start_offset)
+        if not any(session.outlet.room() for session in self._sessions.values()):
+            return  # nobody could be sent anything: what is not read stays in the log, not in memory
         room = machine.room()
         while room > 0 and machine.next_offset < topic_log.committed_end:
             rows = self._rows_ahead(room)

@@ -64,9 +64,12 @@ class Subscription(ABC):
 
     def attach(self, consumer: Consumer, outlet: Outlet, now_ms: int) -> Session:
         """A stream was opened: it takes over from any earlier one."""
-        self.close_session(consumer, now_ms)
+        earlier = consumer.session
         session = Session(consumer, outlet)
+        # The machine hears of the new stream only, so that a takeover is no absence a standby would fill.
         self.attach_session(session, now_ms)
+        if earlier is not None:
+            earlier.outlet.end()
         return session
 
     def hold_session(self, consumer: Consumer, outlet: Outlet, now_ms: int) -> Session:

@@ -53,9 +53,21 @@ class ErrorCode(Enum):
         return member
 
     # 1xx: the request itself
-    MALFORMED_REQUEST = (100, Status.INVALID_ARGUMENT, "the request cannot be decoded or lacks a required field")
-    TOPIC_NAME_INVALID = (101, Status.INVALID_ARGUMENT, "a topic name is /namespace/topic of letters, digits, _ and -")
-    MESSAGE_TOO_LARGE = (102, Status.INVALID_ARGUMENT, "the message is larger than the topic or the wire allows")
+    MALFORMED_REQUEST = (
+        100,
+        Status.INVALID_ARGUMENT,
+        "the request cannot be decoded or lacks a required field",
+    )
+    TOPIC_NAME_INVALID = (
+        101,
+        Status.INVALID_ARGUMENT,
+        "a topic name is /namespace/topic of letters, digits, _ and -",
+    )
+    MESSAGE_TOO_LARGE = (
+        102,
+        Status.INVALID_ARGUMENT,
+        "the message is larger than the topic or the wire allows",
+    )
     ARGUMENT_INVALID = (103, Status.INVALID_ARGUMENT, "an argument is outside its range")
     METHOD_UNKNOWN = (104, Status.UNIMPLEMENTED, "no such service or method on this port")
     REQUEST_TOO_LARGE = (105, Status.OUT_OF_RANGE, "the request exceeds the wire limit of one message")
@@ -77,7 +89,11 @@ class ErrorCode(Enum):
     CONSUMER_EXCLUSIVE = (304, Status.PERMISSION_DENIED, "another consumer holds the exclusive subscription")
     VERSION_MISMATCH = (305, Status.ABORTED, "the stored value changed since it was read")
     TOPIC_MISMATCH = (306, Status.INVALID_ARGUMENT, "the producer belongs to another topic")
-    HISTORY_LOST = (307, Status.OUT_OF_RANGE, "the watched metadata version is no longer remembered: list again")
+    HISTORY_LOST = (
+        307,
+        Status.OUT_OF_RANGE,
+        "the watched metadata version is no longer remembered: list again",
+    )
 
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")
@@ -94,9 +110,17 @@ class ErrorCode(Enum):
     STORE_FAILED = (505, Status.INTERNAL, "the metadata store failed")
     STORAGE_FAILED = (506, Status.INTERNAL, "reading stored messages failed")
     INTERNAL = (507, Status.INTERNAL, "a bug in the broker")
-    SESSION_GONE = (508, Status.UNAVAILABLE, "the id belonged to a topic that was closed here: look it up again")
+    SESSION_GONE = (
+        508,
+        Status.UNAVAILABLE,
+        "the id belonged to a topic that was closed here: look it up again",
+    )
     OUTCOME_UNKNOWN = (509, Status.UNKNOWN, "whether the request took effect is not known")
-    DISK_FULL = (510, Status.UNAVAILABLE, "no disk space for a new journal file; goes on by itself once there is")
+    DISK_FULL = (
+        510,
+        Status.UNAVAILABLE,
+        "no disk space for a new journal file; goes on by itself once there is",
+    )
 
     # 6xx: stored bytes
     JOURNAL_CORRUPT = (600, Status.DATA_LOSS, "the journal holds bytes that were not written so")

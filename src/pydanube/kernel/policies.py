@@ -1,6 +1,7 @@
 """What an operator may set per broker, namespace, topic or subscription. Zero means unlimited."""
 
 from enum import Enum, IntEnum
+from typing import Annotated
 
 import msgspec
 
@@ -57,7 +58,7 @@ class FailurePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What a reliable subscription does with a message that is nacked or not acked in time."""
 
     max_redelivery_count: int = 5
-    ack_timeout_ms: int = 30_000
+    ack_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 30_000
     base_redelivery_delay_ms: int = 1_000
     max_redelivery_delay_ms: int = 60_000
     backoff_strategy: BackoffStrategy = BackoffStrategy.EXPONENTIAL

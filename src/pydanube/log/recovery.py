@@ -97,7 +97,7 @@ def recover(directory: JournalDirectory, disk: Disk, progress: Progress | None =
                 f"group {recovery.group_sequence} is damaged or its file is missing, but {path.name} was begun "
                 f"after it with group {reader.first_group}",
             )
-        _replay(reader, recovery, with_snapshot=is_first)
+        _replay(reader, recovery)
         if is_last:
             recovery.cut_bytes = reader.torn_bytes(recovery.position, recovery.group_sequence)
         previous = sequence
@@ -177,21 +177,23 @@ class _FileReader:
         return header
 
 
-def _replay(reader: _FileReader, recovery: Recovery, *, with_snapshot: bool) -> None:
-    """Apply every whole group of the file; leaves `position` at the first one that is not."""
+def _replay(reader: _FileReader, recovery: Recovery) -> None:
+    """Apply every whole group of the file; leaves `position` at the first one that is not.
+
+    Snapshots of later files count too: a cursor that changed just before a rotation is written there only.
+    """
     position = 0
     while (header := reader.group_at(position, recovery.group_sequence)) is not None:
-        if with_snapshot or not header.flags & FLAG_SNAPSHOT:
-            start = position + HEADER_BYTES
-            try:
-                for at, entry, head, body in iterate_entries(
-                    reader.data, start, start + header.length, checked=True
-                ):
-                    problem = _apply(recovery.topics, reader.sequence, entry, head, body)
-                    if problem:
-                        raise reader.damaged(at, problem)
-            except DamagedEntryError as error:
-                raise reader.damaged(error.position, error.why) from error
+        start = position + HEADER_BYTES
+        try:
+            for at, entry, head, body in iterate_entries(
+                reader.data, start, start + header.length, checked=True
+            ):
+                problem = _apply(recovery.topics, reader.sequence, entry, head, body)
+                if problem:
+                    raise reader.damaged(at, problem)
+        except DamagedEntryError as error:
+            raise reader.damaged(error.position, error.why) from error
         position += bytes_on_disk(header.length)
         recovery.group_sequence += 1
     recovery.position = position

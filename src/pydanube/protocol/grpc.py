@@ -130,6 +130,12 @@ class GrpcServerConnection(Http2Connection):
         self._outbox.end(stream, block)
         self._settle_ended()
 
+    def cut(self, stream_id: int) -> None:
+        """Take back the queued messages of a stream of which no byte has been framed yet."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self._outbox.cut(stream)
+
     def fail(self, stream_id: int, status: int, text: str) -> None:
         """End a call with an error status."""
         self.finish(stream_id, status, text)

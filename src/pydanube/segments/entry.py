@@ -28,7 +28,7 @@ class Kind(IntEnum):
     TOPIC_DROP = 4
     """The topic with everything below it is gone for ever."""
     CURSOR = 5
-    """The subscription named by the body has consumed everything below the base offset."""
+    """The subscription named by the body has consumed everything up to the base offset."""
     CURSOR_DROP = 6
     """The subscription named by the body is gone."""
 

@@ -9,7 +9,7 @@ import uvloop
 
 from pydanube.kernel.errors import DanubeError
 from pydanube.server.config import ServerConfig
-from pydanube.server.process import tune_memory
+from pydanube.server.process import tune_process
 from pydanube.server.standalone import Standalone
 
 log = structlog.get_logger("pydanube.server")
@@ -17,7 +17,7 @@ log = structlog.get_logger("pydanube.server")
 
 def run(config: ServerConfig) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status: 0 after a clean stop, 1 if it could not start."""
-    tune_memory()
+    tune_process()
     for warning in config.warnings:
         log.warning(warning)
     try:

@@ -1,5 +1,6 @@
 """A whole broker in one process: opened in the order things depend on each other, closed in reverse."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from pydanube.wire.routes import DataPlane
 log = structlog.get_logger("pydanube.server")
 
 DRAIN_SECONDS = 5.0
+REOPEN_SECONDS = 0.06
+"""Between ending the streams and closing the connections. Clients reopen a stream at once: answered "stopping" on a
+live connection they back off, 100 ms at least; cut off in that moment, some give up for good."""
 
 
 class Standalone:
@@ -109,6 +113,7 @@ class Standalone:
         async def close() -> None:
             listener.stop_accepting()
             await broker.stop()
+            await asyncio.sleep(REOPEN_SECONDS)
             await server.drain(DRAIN_SECONDS)
             await listener.close()
 

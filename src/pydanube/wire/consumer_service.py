@@ -83,7 +83,8 @@ class ConsumerStream:
     def end(self, error: DanubeError | None = None) -> None:
         if not self._is_ended:
             self._is_ended = True
-            self._connection.finish(self._stream_id, error)
+            # What waits here will be sent again by whoever takes over: it must not leave twice.
+            self._connection.cut(self._stream_id, error)
 
     def closed(self) -> None:
         """The client cancelled, or its connection is gone."""

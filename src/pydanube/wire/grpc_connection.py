@@ -165,6 +165,11 @@ class GrpcConnection:
         if not self._reading and not self._dirty:
             self._mark_dirty()
 
+    def cut(self, stream_id: int, error: DanubeError | None = None) -> None:
+        """End a stream now: messages queued but not begun are taken back, for somebody else may get them."""
+        self._core.cut(stream_id)
+        self.finish(stream_id, error)
+
     def room(self, stream_id: int) -> int:
         """How many messages may be sent now. After a 0, `on_drained` tells when it is worth asking again."""
         return self._core.room(stream_id)

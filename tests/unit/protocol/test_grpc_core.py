@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydanube.protocol.grpc import MESSAGE_BYTES_MAX, Call, percent_encode
-from pydanube.protocol.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, frame
+from pydanube.protocol.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, WINDOW_UPDATE, frame
 
 POST = ((":method", "POST"), (":scheme", "http"), (":path", "/s/m"))
 
@@ -171,3 +171,22 @@ def test_a_very_long_status_text_is_cut(client: Any) -> None:
     client.server.fail(1, 13, "ü" * 100_000)
     (only,) = client.frames()
     assert len(only.payload) < 16_384
+
+
+def test_a_cut_stream_completes_what_it_began_and_takes_back_the_rest(client: Any) -> None:
+    """A takeover sends the waiting messages elsewhere: they must not leave here as well."""
+    client.call(1)
+    client.server.start(1)
+    messages = [bytes([n]) * 50_000 for n in range(10)]
+    for body in messages:
+        client.server.send(1, body)
+    _, before = client.response(1)
+    assert 50_005 < len(before) < 100_010, "the first is out, the second was begun"
+    client.server.cut(1)
+    client.server.finish(1)
+    wide = (2**24).to_bytes(4, "big")
+    client.deliver(frame(WINDOW_UPDATE, 0, 0, wide) + frame(WINDOW_UPDATE, 0, 1, wide))
+    trailers, after = client.response(1)
+    assert before + after == message(messages[0]) + message(messages[1])
+    assert trailers["grpc-status"] == "0"
+    assert client.server.open_streams == 0

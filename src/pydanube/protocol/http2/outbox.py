@@ -83,6 +83,19 @@ class Outbox:
         else:
             self._write_end(stream, trailers)
 
+    def cut(self, stream: Stream) -> None:
+        """Forget queued chunks of which nothing has been sent; one that was begun is still completed."""
+        queue = stream.queue
+        if not queue:
+            return
+        begun = queue.popleft() if stream.head_offset else b""
+        queue.clear()
+        left = len(begun) - stream.head_offset
+        if begun:
+            queue.append(begun)
+        self.queued_bytes -= stream.queue_bytes - left
+        stream.queue_bytes = left
+
     def drop(self, stream: Stream) -> None:
         """Forget what a dead stream had to say."""
         self.queued_bytes -= stream.queue_bytes
