@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 CORES := $(shell nproc 2>/dev/null || echo 2)
+# What is compiled where a C compiler is present: these run a second time from source.
+HOT_TESTS := tests/unit/protocol tests/unit/wire tests/unit/messages tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz bench clean
@@ -43,10 +45,11 @@ protobuf: $(STAMP)  ## regenerate the protobuf messages from proto/
 
 test: setup check  ## everything a submission must pass
 	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance
-	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest tests/conformance/clients
+	PYDANUBE_PURE=1 $(BIN)/pytest -n $(CORES) $(HOT_TESTS)
+	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest -n 4 tests/conformance/clients
 
 conformance: setup  ## the published clients and h2spec, with every toolchain that is present
-	$(BIN)/pytest tests/conformance
+	$(BIN)/pytest -n 3 tests/conformance
 
 fault: setup  ## kill -9 rounds: make fault SECONDS=600 SEED=7
 	$(BIN)/python -m tests.fault --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))

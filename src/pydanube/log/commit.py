@@ -400,7 +400,7 @@ class CommitQueue:
             )
             in_flight = OutcomeUnknown(
                 f"the journal failed while the message was being written ({error}): it may be there after a restart",
-                ErrorCode.JOURNAL_STOPPED,
+                ErrorCode.OUTCOME_UNKNOWN,
             )
             self._fail_everything(self._refusal, in_flight=in_flight)
         if not self._ended.done():
