@@ -34,6 +34,12 @@ def case_name(producers: int) -> str:
     return f"{producers} producer{'s' if producers > 1 else ''}"
 
 
+CASES = {case_name(producers): Shape(producers, 1) for producers in PRODUCERS}
+"""Producers as Danube clients are: a connection each, one call in flight."""
+CASES["64 calls on 4 connections"] = Shape(4, 16)
+"""As many in flight with fewer sockets to serve: tells the cost of connections from that of commits."""
+
+
 def run(plan: Plan) -> None:
     probe = plan.tools.disk_probe
     if not plan.tools.h2load or probe is None:
@@ -48,9 +54,8 @@ def run(plan: Plan) -> None:
             plan.say("warming up the journal")
             publish(broker.address, request, Shape(64, 1), count=WARM_UP_MESSAGES)
             measurements = []
-            for producers in PRODUCERS:
-                pair = _Pair(plan, broker, request, probe, producers)
-                case = case_name(producers)
+            for case, shape in CASES.items():
+                pair = _Pair(plan, broker, request, probe, shape)
                 measurements.append(Measurement(case, broker.name, pair.publish_durably))
                 measurements.append(Measurement(case, DISK, pair.sync_as_much))
             plan.interleave(SCENARIO, measurements)
@@ -60,13 +65,13 @@ class _Pair:
     """A slice of durable publishing, then the disk alone with the same bytes per sync."""
 
     def __init__(
-        self, plan: Plan, broker: Server, request: PublishRequest, probe: Path, producers: int
+        self, plan: Plan, broker: Server, request: PublishRequest, probe: Path, shape: Shape
     ) -> None:
         self._plan = plan
         self._broker = broker
         self._request = request
         self._probe = probe
-        self._shape = Shape(producers, 1)
+        self._shape = shape
         self._bytes_per_sync = 0
 
     def publish_durably(self) -> Sample:

@@ -51,6 +51,7 @@ class Plan:
                     sample = measurement.take()
                 except (LoadError, MetricMissingError) as error:
                     self.results.note(f"{what}: {error}")
+                    self.results.discard(scenario, measurement.case, measurement.contestant)
                     failed.add(measurement)
                 else:
                     self.results.add(scenario, measurement.case, measurement.contestant, sample)

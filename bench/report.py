@@ -18,9 +18,9 @@ class Table:
 
     def as_markdown(self) -> str:
         """Text columns to the left (the first two), figures to the right."""
-        rule = "|".join("---" if position < 2 else "---:" for position in range(len(self.columns)))
-        lines = [" | ".join(self.columns), rule, *(" | ".join(row) for row in self.rows)]
-        return f"### {self.title}\n\n" + "\n".join(f"| {line} |".replace("| ---", "|---") for line in lines)
+        rule = ["---" if position < 2 else "---:" for position in range(len(self.columns))]
+        lines = [f"| {' | '.join(cells)} |" for cells in (self.columns, rule, *self.rows)]
+        return f"### {self.title}\n\n" + "\n".join(lines)
 
     def print_to(self, console: Console) -> None:
         table = RichTable(title=self.title, title_justify="left")

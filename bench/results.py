@@ -63,6 +63,10 @@ class Results:
         key = (scenario, case, contestant)
         self.series.setdefault(key, Series(*key)).samples.append(sample)
 
+    def discard(self, scenario: str, case: str, contestant: str) -> None:
+        """Forget a contestant that failed in some round: what it has left is not comparable."""
+        self.series.pop((scenario, case, contestant), None)
+
     def note(self, text: str) -> None:
         """Remember something a reader of the numbers has to know."""
         if text not in self.notes:

@@ -55,7 +55,9 @@ func main() {
 	duration := flag.Duration("duration", time.Hour, "stop after this time")
 	flag.Parse()
 
-	ctx, cancel := context.WithTimeout(context.Background(), *duration)
+	// Not a deadline: that would travel to the server, which might end the stream before we do.
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(*duration, cancel)
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
