@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydanube.kernel.clock import Clock
@@ -255,23 +258,45 @@ class _Identity:
 
 
 class _LoopReports:
-    """Carries the writer thread's reports into the loop thread, one call each."""
+    """Carries the writer thread's reports into the loop thread, in order.
+
+    Through an eventfd the loop watches: woken that way it is back a fifth sooner than by
+    `call_soon_threadsafe` (ADR 0002).
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, queue: CommitQueue) -> None:
         self._loop = loop
         self._queue = queue
+        self._reports: deque[Callable[[], None]] = deque()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(self._bell, self._deliver)
 
     def committed(self, batches: int, file_sequence: int, position: int) -> None:
-        self._loop.call_soon_threadsafe(self._queue.batches_committed, batches, file_sequence, position)
+        self._send(partial(self._queue.batches_committed, batches, file_sequence, position))
 
     def rotated(self, file_sequence: int, position: int) -> None:
-        self._loop.call_soon_threadsafe(self._queue.file_begun, file_sequence, position)
+        self._send(partial(self._queue.file_begun, file_sequence, position))
 
     def rotation_failed(self, file_sequence: int, error: OSError) -> None:
-        self._loop.call_soon_threadsafe(self._queue.rotation_failed, file_sequence, error)
+        self._send(partial(self._queue.rotation_failed, file_sequence, error))
 
     def stopped(self, error: Exception | None) -> None:
-        self._loop.call_soon_threadsafe(self._queue.writer_stopped, error)
+        self._send(partial(self._end, error))
+
+    def _send(self, report: Callable[[], None]) -> None:
+        self._reports.append(report)
+        os.eventfd_write(self._bell, 1)
+
+    def _deliver(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._reports:
+            self._reports.popleft()()
+
+    def _end(self, error: Exception | None) -> None:
+        """The writer's last report: nobody rings any more."""
+        self._loop.remove_reader(self._bell)
+        os.close(self._bell)
+        self._queue.writer_stopped(error)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, progress: Progress | None) -> Progress | None:

@@ -122,17 +122,17 @@ class JournalWriter:
         self.stats = WriterStats()
         self._queue: SimpleQueue[Batch | Rotate | Close] = SimpleQueue()
         self._held: Batch | Rotate | Close | None = None
-        self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
+        self._runner = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._runner.start()
 
     def put(self, command: Batch | Rotate | Close) -> None:
         """Queue a command; bounded by the caller, who counts the bytes it has handed over."""
         self._queue.put(command)
 
     def join(self) -> None:
-        self._thread.join()
+        self._runner.join()
 
     def _run(self) -> None:
         error: Exception | None = None
@@ -165,12 +165,11 @@ class JournalWriter:
                 self._do_what_is_due()
 
     def _idle_seconds(self) -> float | None:
-        waits = []
-        if self._sync_due is not None:
-            waits.append(max(self._sync_due - time.monotonic(), 0.0))
-        if self._marked_group < self._synced_group:
-            waits.append(self._settings.marker_delay_ms / 1000)
-        return min(waits) if waits else None
+        marker = self._settings.marker_delay_ms / 1000 if self._marked_group < self._synced_group else None
+        if self._sync_due is None:
+            return marker
+        sync = max(self._sync_due - time.monotonic(), 0.0)
+        return sync if marker is None else min(sync, marker)
 
     def _do_what_is_due(self) -> None:
         if self._sync_due is not None and time.monotonic() >= self._sync_due:
@@ -182,11 +181,9 @@ class JournalWriter:
         """Write this hand-over and whatever else waits as one group."""
         batches = [first]
         size = first.bytes
-        while self._held is None and not self._refusing:
-            try:
-                command = self._queue.get_nowait()
-            except Empty:
-                break
+        # Nobody else takes from the queue: what is there now stays there.
+        while self._held is None and not self._refusing and not self._queue.empty():
+            command = self._queue.get_nowait()
             if (
                 isinstance(command, Rotate | Close)
                 or command.is_urgent
@@ -196,13 +193,15 @@ class JournalWriter:
                 break
             batches.append(command)
             size += command.bytes
-        if len(batches) == 1:
-            buffers, count = first.buffers, first.count
-        else:
+        buffers, count, sync, sync_soon = first.buffers, first.count, first.sync, first.sync_soon
+        if len(batches) > 1:
             buffers = [buffer for batch in batches for buffer in batch.buffers]
-            count = sum(batch.count for batch in batches)
-        self._write(buffers, count=count, sync=any(batch.sync for batch in batches))
-        if self._sync_due is None and any(batch.sync_soon for batch in batches) and self._unsynced():
+            for batch in batches[1:]:
+                count += batch.count
+                sync = sync or batch.sync
+                sync_soon = sync_soon or batch.sync_soon
+        self._write(buffers, count=count, sync=sync)
+        if sync_soon and self._sync_due is None and self._unsynced():
             self._sync_due = time.monotonic() + self._settings.sync_interval_ms / 1000
         self._reports.committed(len(batches), self._file_sequence, self._position)
 

@@ -114,7 +114,7 @@ class GrpcServerConnection(Http2Connection):
         if not stream.headers_sent:
             self.start(stream_id)
         length = len(message) + len(suffix)
-        self._outbox.queue(stream, length.to_bytes(5, "big") + message + suffix)
+        self._outbox.queue(stream, b"".join((length.to_bytes(5, "big"), message, suffix)))
 
     def finish(self, stream_id: int, status: int = 0, text: str = "") -> None:
         """End a call with a status, after everything queued for it."""

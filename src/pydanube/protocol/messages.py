@@ -131,8 +131,13 @@ def routing_key(body: bytes) -> bytes:
 
 def offset_suffix(offset: int) -> bytes:
     """Bytes that, appended to a StreamMessage, set `msg_id.topic_offset`."""
-    number = encode_varint(offset)
-    return b"\x12" + bytes((len(number) + 1,)) + b"\x28" + number
+    suffix = [0x12, 2, 0x28]
+    while offset >= 0x80:
+        suffix.append(offset & 0x7F | 0x80)
+        suffix[1] += 1
+        offset >>= 7
+    suffix.append(offset)
+    return bytes(suffix)
 
 
 def encode_request_id(request_id: int) -> bytes:

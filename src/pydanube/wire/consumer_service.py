@@ -1,7 +1,7 @@
 """danube.ConsumerService: subscribing, the stream of messages, acks and nacks."""
 
 from pydanube.broker.broker import Broker
-from pydanube.broker.sessions import Session
+from pydanube.broker.sessions import Outlet, Session
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol.danube_pb2 import ConsumerRequest, ConsumerResponse, NackRequest, ReceiveRequest
 from pydanube.protocol.http2.headers import Headers
@@ -62,7 +62,7 @@ class ConsumerService:
             connection.reply(stream_id, encode_request_id(request.request_id))
 
 
-class ConsumerStream:
+class ConsumerStream(Outlet):
     """The outlet of one ReceiveMessages call."""
 
     __slots__ = ("_broker", "_connection", "_is_ended", "_stream_id", "session")
