@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -46,22 +47,20 @@ async def _serve(config: ServerConfig) -> None:
 
 
 def _print_next_steps(config: ServerConfig) -> None:
-    """Tell a person at a terminal what to try; a service manager's log does not need it."""
-    if not sys.stdout.isatty():
-        return
-    url = config.listeners.connect_url
-    metrics = config.listeners.prometheus
+    """Tell whoever started it by hand what to try; the log on stderr is for everybody else."""
+    url, metrics = config.listeners.connect_url, config.listeners.prometheus
+    program = sys.argv[0] if Path(sys.argv[0]).name == "danube" else "danube"
+    look = f"\n    curl http://{metrics}/metrics" if metrics else ""
     print(
         f"""
   Danube is ready at {url}, its data is in {config.data_dir}
 
-  Try it from another terminal:
+  Try it from another terminal. The first message makes the topic, a subscription gets what comes after it:
 
-    danube consume -s {url} -t /default/hello -m my-subscription
-    danube produce -s {url} -t /default/hello -m "Hello, Danube!" --reliable --count 10
-    {f"curl http://{metrics}/metrics" if metrics else ""}
+    {program} produce -s {url} -t /default/hello -m "first" --reliable
+    {program} consume -s {url} -t /default/hello -m my-subscription
+    {program} produce -s {url} -t /default/hello -m "Hello, Danube!" --reliable --count 10{look}
 
-  (make run puts the command into .venv/bin; subscribe after the topic exists: produce once first)
   Ctrl-C stops it; nothing acknowledged is lost.
 """,
         flush=True,
