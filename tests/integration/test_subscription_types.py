@@ -55,6 +55,17 @@ async def test_a_returning_former_active_waits_as_standby(client: WireClient) ->
     assert await a.take_acked(1) == ["2"]
 
 
+async def test_a_new_stream_of_the_active_consumer_is_no_absence_a_standby_fills(client: WireClient) -> None:
+    producer = await client.create_producer(TOPIC)
+    a = await client.subscribe(TOPIC, name="a", kind=FAILOVER)
+    await a.open()
+    b = await client.consume(TOPIC, name="b", kind=FAILOVER)
+    again = await a.open()
+    await producer.send_all("0", "1")
+    assert await again.take_acked(2) == ["0", "1"]
+    await b.assert_silent(0.1)
+
+
 async def test_each_partition_fails_over_on_its_own(client: WireClient) -> None:
     topics = [f"/default/p-part-{n}" for n in range(2)]
     producers = [await client.create_producer(topic) for topic in topics]
