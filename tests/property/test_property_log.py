@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import example, given, settings
@@ -126,25 +127,25 @@ class Life:
                 }
                 await self.begin()
             case ("kill",):
-                await self.end(self.disk.files())
+                await self.end(MemoryDisk.files)
                 await self.begin()
             case ("power", int(seed)):
                 dice = random.Random(seed)
-                await self.end(self.disk.after_power_loss(lambda: dice.random() < 0.5))
+                await self.end(lambda disk: disk.after_power_loss(lambda: dice.random() < 0.5))
                 await self.begin()
 
-    async def end(self, files: dict[Path, bytes]) -> None:
-        """The process is gone and left these files."""
-        dead, self.disk = self.disk, MemoryDisk(files)
+    async def end(self, left_by: Callable[[MemoryDisk], dict[Path, bytes]]) -> None:
+        """The process is gone: from now on its disk refuses, and what it leaves is looked at when nothing moves."""
 
         def refuse(call: str, path: Path | None) -> None:
             raise OSError("this process was killed")
 
-        dead.before = refuse
+        self.disk.before = refuse
         known = {topic_id: len(bodies) for topic_id, bodies in self.acknowledged.items()}
         await self.journal.close()
         for topic_id, count in known.items():
             del self.acknowledged[topic_id][count:]
+        self.disk = MemoryDisk(left_by(self.disk))
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts
 from pydanube.kernel.errors import DanubeError
 
@@ -28,8 +30,9 @@ TAKEOVERS_PER_SECOND_MAX = 3
 """Two processes with one consumer name steal the stream from each other; beyond this they wait."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Outlet(ABC):
-    """One open stream to one client. Implemented by the front doors.
+    """One open stream to one client. Implemented by the front doors, compiled or not.
 
     A base class, not a Protocol: compiled callers reach its methods directly, once per message.
     """

@@ -41,12 +41,14 @@ class Journal:
         queue: CommitQueue,
         sealer: Sealer,
         *,
+        reports: "_LoopReports",
         store: SegmentStore,
         catalogue: Catalogue,
         deletions: dict[int, TopicName],
     ) -> None:
         self._queue = queue
         self._sealer = sealer
+        self._reports = reports
         self._store = store
         self._catalogue = catalogue
         self._deletions = deletions
@@ -95,12 +97,13 @@ class Journal:
             closed_files=opened.recovery.files[:-1],
             recovered=opened.recovery.topics,
         )
+        reports = _LoopReports(loop, queue)
         queue.start(
             JournalWriter(
                 disk=disk,
                 directory=files,
                 settings=settings,
-                reports=_LoopReports(loop, queue),
+                reports=reports,
                 journal_id=opened.journal_id,
                 file_sequence=opened.file_sequence,
                 fd=opened.fd,
@@ -112,6 +115,7 @@ class Journal:
         return cls(
             queue,
             Sealer(queue, files, clock),
+            reports=reports,
             store=segments or LocalSegmentStore(directory.parent / "segments", disk),
             catalogue=catalogue,
             deletions=await catalogue.deletions(),
@@ -233,6 +237,7 @@ class Journal:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
         await self._sealer.stop()
         await self._queue.close()
+        self._reports.close()
 
 
 class _Identity:
@@ -281,7 +286,14 @@ class _LoopReports:
         self._send(partial(self._queue.rotation_failed, file_sequence, error))
 
     def stopped(self, error: Exception | None) -> None:
-        self._send(partial(self._end, error))
+        self._send(partial(self._queue.writer_stopped, error))
+
+    def close(self) -> None:
+        """To be called when the writer thread is gone: until then it may ring, whatever it has reported."""
+        if self._bell >= 0:
+            self._loop.remove_reader(self._bell)
+            os.close(self._bell)
+            self._bell = -1
 
     def _send(self, report: Callable[[], None]) -> None:
         self._reports.append(report)
@@ -291,12 +303,6 @@ class _LoopReports:
         os.eventfd_read(self._bell)
         while self._reports:
             self._reports.popleft()()
-
-    def _end(self, error: Exception | None) -> None:
-        """The writer's last report: nobody rings any more."""
-        self._loop.remove_reader(self._bell)
-        os.close(self._bell)
-        self._queue.writer_stopped(error)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, progress: Progress | None) -> Progress | None:

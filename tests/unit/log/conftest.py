@@ -67,12 +67,12 @@ class Rig:
 
     def kill(self) -> None:
         """Leave the running journal with a dead disk, and take what it had written so far along."""
-        dead, self.disk = self.disk, MemoryDisk(self.disk.files())
 
         def refuse(call: str, path: Path | None) -> None:
             raise OSError("this process was killed")
 
-        dead.before = refuse
+        self.disk.before = refuse
+        self.disk = MemoryDisk(self.disk.files())
 
     async def restart(self) -> tuple[Journal, TopicLog]:
         """Kill the journal and open the next one on what it left behind."""
