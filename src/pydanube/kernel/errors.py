@@ -71,6 +71,8 @@ class ErrorCode(Enum):
     ARGUMENT_INVALID = (103, Status.INVALID_ARGUMENT, "an argument is outside its range")
     METHOD_UNKNOWN = (104, Status.UNIMPLEMENTED, "no such service or method on this port")
     REQUEST_TOO_LARGE = (105, Status.OUT_OF_RANGE, "the request exceeds the wire limit of one message")
+    PROTOCOL_VIOLATION = (106, Status.INVALID_ARGUMENT, "the peer does not keep to the native protocol")
+    BATCH_INVALID = (107, Status.INVALID_ARGUMENT, "the batch cannot be read as its head describes it")
 
     # 2xx: what the request names
     TOPIC_UNKNOWN = (200, Status.NOT_FOUND, "no such topic")
@@ -79,6 +81,7 @@ class ErrorCode(Enum):
     CONSUMER_UNKNOWN = (203, Status.NOT_FOUND, "this broker does not know the consumer id")
     SUBSCRIPTION_UNKNOWN = (204, Status.INTERNAL, "the topic has no such subscription")
     SUBJECT_UNKNOWN = (205, Status.FAILED_PRECONDITION, "no such schema subject")
+    CHANNEL_UNKNOWN = (207, Status.NOT_FOUND, "the connection has no such channel")
     LEASE_UNKNOWN = (206, Status.NOT_FOUND, "the metadata lease has expired or was revoked")
 
     # 3xx: the state the request met
@@ -95,11 +98,15 @@ class ErrorCode(Enum):
         "the watched metadata version is no longer remembered: list again",
     )
 
+    OFFSET_GONE = (309, Status.OUT_OF_RANGE, "retention has deleted the offset")
+    PRODUCER_FENCED = (310, Status.ABORTED, "a newer session of the same producer name exists")
+
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")
     CONSUMERS_EXHAUSTED = (401, Status.RESOURCE_EXHAUSTED, "max_consumers_per_topic is reached")
     SUBSCRIPTIONS_EXHAUSTED = (402, Status.PERMISSION_DENIED, "max_subscriptions_per_topic is reached")
     SUBSCRIPTION_FULL = (403, Status.PERMISSION_DENIED, "max_consumers_per_subscription is reached")
+    CHANNELS_EXHAUSTED = (404, Status.RESOURCE_EXHAUSTED, "the connection has as many channels as it may")
 
     # 5xx: the broker
     TOPIC_MOVED = (500, Status.UNAVAILABLE, "the topic is served elsewhere: look it up again")

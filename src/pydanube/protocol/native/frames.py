@@ -1,0 +1,138 @@
+"""Frames of the native protocol: a 16-byte header and a body, cut out of a stream of bytes in any chunking."""
+
+import struct
+from typing import Final
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+
+PREFACE: Final = b"DANUBE\r\n"
+"""The first bytes of every connection: no other protocol of the port begins so."""
+ALPN: Final = "danube/1"
+VERSION: Final = 1
+
+HEADER_BYTES: Final = 16
+FRAME_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
+"""Largest body of a frame."""
+PING_BYTES_MAX: Final = 64
+HELLO_BYTES_MAX: Final = 64 * 1024
+"""Largest frame of a peer that has not been welcomed yet."""
+
+# Types of frames. A number is never given to something else.
+HELLO: Final = 1
+WELCOME: Final = 2
+ERROR: Final = 3
+PING: Final = 4
+PONG: Final = 5
+LOOKUP: Final = 6
+LOOKED_UP: Final = 7
+OPEN_PRODUCER: Final = 8
+PRODUCER_OPENED: Final = 9
+PUBLISH: Final = 10
+PUBLISHED: Final = 11
+SUBSCRIBE: Final = 12
+SUBSCRIBED: Final = 13
+OPEN_READER: Final = 14
+READER_OPENED: Final = 15
+CREDIT: Final = 16
+DELIVER: Final = 17
+ACK: Final = 18
+ACKED: Final = 19
+NACK: Final = 20
+SEEK: Final = 21
+SEEKED: Final = 22
+CLOSE: Final = 23
+CLOSED: Final = 24
+_LAST_TYPE: Final = CLOSED
+
+_HEADER = struct.Struct("<IBBHII")
+_pack = _HEADER.pack
+_unpack_from = _HEADER.unpack_from
+
+
+class Frame:
+    """One frame, whole."""
+
+    __slots__ = ("body", "channel", "kind", "request")
+
+    def __init__(self, kind: int, channel: int, request: int, body: bytes) -> None:
+        self.kind: Final = kind
+        self.channel: Final = channel
+        self.request: Final = request
+        self.body: Final = body
+
+
+def frame_header(kind: int, channel: int, request: int, length: int) -> bytes:
+    """The 16 bytes before a body of that length."""
+    return _pack(length, kind, 0, 0, channel, request)
+
+
+def encode_frame(kind: int, channel: int = 0, request: int = 0, body: bytes = b"") -> bytes:
+    return _pack(len(body), kind, 0, 0, channel, request) + body
+
+
+class FrameReader:
+    """Cuts frames out of received bytes.
+
+    Holds at most one unfinished frame. `body_bytes_max` may be raised once the peer is known; a frame that claims
+    more is refused as soon as its header is read, before its body is held.
+    """
+
+    def __init__(self, body_bytes_max: int, *, preface: bytes = b"") -> None:
+        self.body_bytes_max = body_bytes_max
+        self._preface = preface
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._wanted = HEADER_BYTES
+        """Bytes that must be held before anything more can be said."""
+
+    def receive(self, data: bytes) -> list[Frame]:
+        """The frames completed by these bytes, in order.
+
+        Raises:
+            Rejected: the peer violates the protocol; nothing more can be read from it.
+        """
+        self._held += len(data)
+        if self._parts:
+            self._parts.append(data)
+            if self._held < self._wanted:
+                return []
+            data = b"".join(self._parts)
+            self._parts = []
+        if self._preface:
+            data = self._check_preface(data)
+        frames: list[Frame] = []
+        position = 0
+        end = len(data)
+        while end - position >= HEADER_BYTES:
+            length, kind, flags, reserved, channel, request = _unpack_from(data, position)
+            if kind == 0 or kind > _LAST_TYPE or flags != 0 or reserved != 0:
+                raise _violation(f"frame type {kind} with flags {flags} and reserved {reserved} is not known")
+            if length > self.body_bytes_max:
+                raise _violation(
+                    f"a frame of {length} bytes exceeds the {self.body_bytes_max} bytes allowed here"
+                )
+            body_at = position + HEADER_BYTES
+            if end - body_at < length:
+                self._wanted = HEADER_BYTES + length
+                break
+            position = body_at + length
+            frames.append(Frame(kind, channel, request, data[body_at:position]))
+        else:
+            self._wanted = HEADER_BYTES
+        self._held = end - position
+        if self._held:
+            self._parts.append(data[position:] if position else data)
+        return frames
+
+    def _check_preface(self, data: bytes) -> bytes:
+        preface = self._preface
+        if not data.startswith(preface[: len(data)]):
+            raise _violation("the connection does not begin as the native protocol does")
+        if len(data) < len(preface):
+            return data
+        self._preface = b""
+        return data[len(preface) :]
+
+
+def _violation(text: str) -> Rejected:
+    return Rejected(f"{text}: see docs/protocol.md", ErrorCode.PROTOCOL_VIOLATION)
