@@ -28,12 +28,12 @@ class Published(NamedTuple):
 
 
 class Item(NamedTuple):
-    """Part of a DELIVER: messages base+skip … base+skip+count-1, which `body` holds from `base` on."""
+    """Part of a DELIVER: offsets base+skip … base+skip+messages-1, which `body` holds from `base` on."""
 
     base: int
     append_ms: int
     skip: int
-    count: int
+    messages: int
     attempt: int
     body: bytes
 
