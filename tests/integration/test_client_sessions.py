@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from pydanube.client import CallFailed, Client, Consumer, Producer, Retries
+from pydanube.client.grpc import CallFailed, Client, Consumer, Producer, Retries
 from pydanube.kernel.errors import Status
 from pydanube.protocol import danube_pb2 as pb
 

@@ -7,7 +7,7 @@ import pytest
 import trustme
 from broker_harness.running_broker import StartBroker
 
-from pydanube.client import CallFailed, Client, Consumer, Producer, Retries
+from pydanube.client.grpc import CallFailed, Client, Consumer, Producer, Retries
 
 
 async def test_messages_travel_encrypted_to_those_who_trust_the_certificate(

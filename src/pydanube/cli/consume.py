@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from pydanube.cli.failures import Url, run_async
-from pydanube.client import CallFailed, Client, Consumer, Message
+from pydanube.client.grpc import CallFailed, Client, Consumer, Message
 from pydanube.kernel.policies import SubscriptionType
 
 SHOWN_BYTES_MAX: Final = 1024

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from pydanube.client import Client
+from pydanube.client.grpc import Client
 from pydanube.kernel.errors import DanubeError, Rejected
 
 INTERRUPTED: Final = 130

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
-from pydanube.client import CallFailed, Client, Producer
+from pydanube.client.grpc import CallFailed, Client, Producer
 from pydanube.protocol import danube_pb2 as pb
 
 INTERVAL_MS_MIN: Final = 100

@@ -1,8 +1,8 @@
-"""The parts of the client that need no broker: routing, retries, addresses."""
+"""The parts of the gRPC client that need no broker: routing, retries, addresses."""
 
 import pytest
 
-from pydanube.client import CallFailed, Client, Retries
+from pydanube.client.grpc import CallFailed, Client, Retries
 from pydanube.client.routing import fnv1a_64, partition_name, partition_of_key
 from pydanube.kernel.errors import Rejected, Status
 

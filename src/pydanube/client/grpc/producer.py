@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from types import TracebackType
 
-from pydanube.client.client import Client
-from pydanube.client.errors import CallFailed
+from pydanube.client.grpc.client import Client
+from pydanube.client.grpc.errors import CallFailed
+from pydanube.client.grpc.session import Session
 from pydanube.client.routing import partition_name, partition_of_key
-from pydanube.client.session import Session
 from pydanube.protocol import danube_pb2 as pb
 
 

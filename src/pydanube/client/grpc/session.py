@@ -6,8 +6,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Final
 
-from pydanube.client.client import Client
-from pydanube.client.errors import CallFailed
+from pydanube.client.grpc.client import Client
+from pydanube.client.grpc.errors import CallFailed
 from pydanube.protocol import danube_pb2 as pb
 
 PING_SECONDS: Final = 5.0

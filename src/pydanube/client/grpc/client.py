@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
 
-from pydanube.client.errors import CallFailed, Retries
+from pydanube.client.grpc.errors import CallFailed, Retries
 from pydanube.kernel.errors import Rejected, Status
 from pydanube.protocol import danube_pb2 as pb
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
-from pydanube.client.client import Client
-from pydanube.client.errors import CallFailed
-from pydanube.client.session import Session
+from pydanube.client.grpc.client import Client
+from pydanube.client.grpc.errors import CallFailed
+from pydanube.client.grpc.session import Session
 from pydanube.kernel.errors import Status
 from pydanube.kernel.policies import SubscriptionType
 from pydanube.protocol import danube_pb2 as pb
