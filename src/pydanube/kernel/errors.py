@@ -97,6 +97,11 @@ class ErrorCode(Enum):
         Status.OUT_OF_RANGE,
         "the watched metadata version is no longer remembered: list again",
     )
+    SEQUENCE_GAP = (
+        308,
+        Status.FAILED_PRECONDITION,
+        "the sequence is not the producer's next one: send again from the expected one",
+    )
 
     OFFSET_GONE = (309, Status.OUT_OF_RANGE, "retention has deleted the offset")
     PRODUCER_FENCED = (310, Status.ABORTED, "a newer session of the same producer name exists")

@@ -107,6 +107,8 @@ class CommitQueue:
         self._pending = PendingBatch(file_sequence)
         self._outstanding: deque[PendingBatch] = deque()
         self._outstanding_disk_bytes = 0
+        self._being_told: list[Done] | None = None
+        """The last callbacks of the group that was committed, while they are called."""
         self._open_file_bytes = sum(
             chunk.memory_bytes
             for topic in recovered.values()
@@ -232,6 +234,21 @@ class CommitQueue:
         self._writer.put(batch)
         return True
 
+    def call_when_committed(self, log: "TopicLog", done: Done) -> None:
+        """Tell `done` together with the topic's last append, behind it; at once if nothing is on its way."""
+        if log in self._pending.ends:
+            self._pending.dones.append(done)
+            return
+        for batch in reversed(self._outstanding):
+            if log in batch.ends:
+                batch.dones.append(done)
+                return
+        if self._being_told is not None:
+            # Somebody who is being told asks: those before him in the same group come first.
+            self._being_told.append(done)
+        else:
+            done(None)
+
     def forget_topic(self, log: "TopicLog") -> None:
         """The topic is being deleted: leave it and its cursors out of what is written from now on."""
         self.logs.pop(log.topic_id, None)
@@ -331,11 +348,25 @@ class CommitQueue:
 
     def _snapshot(self) -> Snapshot:
         topics = [
-            TopicFacts(log.topic_id, log.epoch, log.start_offset, log.next_offset, dict(log.cursors))
+            TopicFacts(
+                log.topic_id,
+                log.epoch,
+                log.start_offset,
+                log.next_offset,
+                dict(log.cursors),
+                log.producers.facts(log.committed_end),
+            )
             for log in self.logs.values()
         ]
         topics += [
-            TopicFacts(topic.topic_id, topic.epoch, topic.start_offset, topic.next_offset, topic.cursors)
+            TopicFacts(
+                topic.topic_id,
+                topic.epoch,
+                topic.start_offset,
+                topic.next_offset,
+                dict(topic.cursors),
+                topic.producers.facts(topic.next_offset),
+            )
             for topic in self.recovered.values()
         ]
         return Snapshot(topics)
@@ -354,8 +385,10 @@ class CommitQueue:
         if file_sequence == self.file_sequence:
             self._position = position
             self._measure_room()
+        self._being_told = batches[-1].dones
         for batch in batches:
             self._tell(batch.dones, None)
+        self._being_told = None
         for log in touched:
             self._guard(log.on_committed)
         self._guard(self.after_commit)

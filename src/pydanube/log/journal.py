@@ -186,6 +186,7 @@ class Journal:
             next_offset=state.next_offset,
             cursors=state.cursors,
             tail=state.tail,
+            producers=state.producers,
             history=history,
             fsync=fsync,
             on_committed=on_committed,

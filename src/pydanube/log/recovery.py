@@ -25,6 +25,7 @@ from pydanube.log.group import (
     bytes_on_disk,
     decode_group_header,
 )
+from pydanube.log.producers import ProducerMemory, SentEntry
 from pydanube.log.tail import Tail
 from pydanube.segments.disk import Disk
 from pydanube.segments.entry import (
@@ -32,6 +33,8 @@ from pydanube.segments.entry import (
     DamagedEntryError,
     EntryHeader,
     Kind,
+    decode_cursor,
+    decode_sent,
     decode_start_offset,
     iterate_entries,
 )
@@ -50,6 +53,7 @@ class RecoveredTopic:
     next_offset: int
     cursors: dict[str, int] = field(default_factory=dict)
     tail: Tail = field(default_factory=Tail)
+    producers: ProducerMemory = field(default_factory=ProducerMemory)
 
 
 @dataclass(slots=True)
@@ -180,16 +184,21 @@ class _FileReader:
 def _replay(reader: _FileReader, recovery: Recovery) -> None:
     """Apply every whole group of the file; leaves `position` at the first one that is not.
 
-    Snapshots of later files count too: a cursor that changed just before a rotation is written there only.
+    Snapshots of later files count too: a cursor that changed, or a producer that was forgotten, just before a
+    rotation may be told there only.
     """
     position = 0
     while (header := reader.group_at(position, recovery.group_sequence)) is not None:
         start = position + HEADER_BYTES
+        is_snapshot = header.flags & FLAG_SNAPSHOT != 0
         try:
             for at, entry, head, body in iterate_entries(
                 reader.data, start, start + header.length, checked=True
             ):
-                problem = _apply(recovery.topics, reader.sequence, entry, head, body)
+                if entry.kind in CARRIES_MESSAGES:
+                    problem = _apply_messages(recovery.topics, reader.sequence, entry, head, body)
+                else:
+                    problem = _apply_state(recovery.topics, entry, body, whole=is_snapshot)
                 if problem:
                     raise reader.damaged(at, problem)
         except DamagedEntryError as error:
@@ -199,22 +208,38 @@ def _replay(reader: _FileReader, recovery: Recovery) -> None:
     recovery.position = position
 
 
-def _apply(
+def _apply_messages(
     topics: dict[int, RecoveredTopic], file_sequence: int, entry: EntryHeader, head: bytes, body: bytes
 ) -> str | None:
-    """Change the state as the entry says; return what is wrong with it, if anything."""
+    """Take the entry into its topic; return what is wrong with it, if anything."""
     topic = topics.get(entry.topic_id)
-    if entry.kind in CARRIES_MESSAGES:
-        if topic is None:
-            return f"a message of topic {entry.topic_id}, which was never opened"
-        if entry.base_offset != topic.next_offset or entry.messages == 0:
+    if topic is None:
+        return f"a message of topic {entry.topic_id}, which was never opened"
+    offset = topic.next_offset
+    if entry.base_offset != offset or entry.messages == 0:
+        return f"topic {entry.topic_id} continues with offset {entry.base_offset}, not {offset}"
+    if entry.sequence:
+        expected = topic.producers.last_sequence(entry.producer_id) + 1
+        if entry.sequence != expected:
             return (
-                f"topic {entry.topic_id} continues with offset {entry.base_offset}, not {topic.next_offset}"
+                f"producer {entry.producer_id} of topic {entry.topic_id} continues with sequence "
+                f"{entry.sequence}, not {expected}"
             )
-        chunk = topic.tail.chunk_for(file_sequence, topic.next_offset)
-        chunk.add(entry.base_offset, entry.messages, head, body)
-        topic.next_offset += entry.messages
-        return None
+        topic.producers.add(entry.producer_id, entry.sequence, entry.messages, offset, committed_end=offset)
+    chunk = topic.tail.chunk_for(file_sequence, offset)
+    chunk.add(offset, entry.messages, head, body, entry.append_ms)
+    topic.next_offset += entry.messages
+    return None
+
+
+def _apply_state(
+    topics: dict[int, RecoveredTopic], entry: EntryHeader, body: bytes, *, whole: bool
+) -> str | None:
+    """Change the state as the entry says; return what is wrong with it, if anything.
+
+    `whole` says that everything about the topic follows, so that what is known counts no more.
+    """
+    topic = topics.get(entry.topic_id)
     match entry.kind:
         case Kind.TOPIC_STATE:
             start_offset = decode_start_offset(body)
@@ -225,15 +250,24 @@ def _apply(
                 return None
             topic.epoch = entry.epoch
             topic.start_offset = max(topic.start_offset, start_offset)
-        case Kind.CURSOR if topic is not None:
-            name = body.decode()
-            topic.cursors[name] = max(topic.cursors.get(name, 0), entry.base_offset)
-        case Kind.CURSOR_DROP if topic is not None:
-            topic.cursors.pop(body.decode(), None)
+            if whole:
+                topic.cursors.clear()
+                topic.producers.clear()
         case Kind.TOPIC_DROP:
             topics.pop(entry.topic_id, None)
-        case Kind.CURSOR | Kind.CURSOR_DROP:
-            return f"a cursor of topic {entry.topic_id}, which was never opened"
+        case Kind.CURSOR | Kind.CURSOR_DROP | Kind.PRODUCER | Kind.PRODUCER_DROP if topic is None:
+            return f"a cursor or producer of topic {entry.topic_id}, which was never opened"
+        case Kind.CURSOR if topic is not None:
+            topic.cursors[body.decode()] = decode_cursor(entry.base_offset)
+        case Kind.CURSOR_DROP if topic is not None:
+            topic.cursors.pop(body.decode(), None)
+        case Kind.PRODUCER if topic is not None:
+            try:
+                topic.producers.replace(entry.producer_id, map(SentEntry._make, decode_sent(body)))
+            except ValueError as error:
+                return f"producer {entry.producer_id} of topic {entry.topic_id} has no memory: {error}"
+        case Kind.PRODUCER_DROP if topic is not None:
+            topic.producers.forget(entry.producer_id)
         case _:
             return f"entry kind {entry.kind} is not known to this release"
     return None

@@ -1,8 +1,15 @@
-"""What a journal file begins with: the state of every topic, so that older files can go."""
+"""What a journal file begins with: the whole state of every topic, so that older files can go."""
 
 from typing import NamedTuple
 
-from pydanube.segments.entry import HEADER_BYTES, encode_cursor, encode_topic_state
+from pydanube.log.producers import SentEntry
+from pydanube.segments.entry import (
+    HEADER_BYTES,
+    encode_cursor,
+    encode_producer,
+    encode_topic_state,
+    producer_bytes,
+)
 
 _NAME_BYTES_PER_CHARACTER_MAX = 4
 
@@ -13,6 +20,8 @@ class TopicFacts(NamedTuple):
     start_offset: int
     next_offset: int
     cursors: dict[str, int]
+    producers: list[tuple[int, tuple[SentEntry, ...]]]
+    """Idempotent producers with their last entries, in the order of their last appends."""
 
 
 class Snapshot:
@@ -26,6 +35,7 @@ class Snapshot:
         return sum(
             2 * HEADER_BYTES
             + sum(HEADER_BYTES + _NAME_BYTES_PER_CHARACTER_MAX * len(name) for name in topic.cursors)
+            + sum(producer_bytes(len(sent)) for _, sent in topic.producers)
             for topic in self._topics
         )
 
@@ -43,5 +53,9 @@ class Snapshot:
             entries += [
                 encode_cursor(topic.topic_id, topic.epoch, name, offset)
                 for name, offset in topic.cursors.items()
+            ]
+            entries += [
+                encode_producer(topic.topic_id, topic.epoch, producer_id, sent)
+                for producer_id, sent in topic.producers
             ]
         return entries

@@ -6,19 +6,31 @@ One chunk per journal file, oldest first, so that sealing a file frees whole chu
 from bisect import bisect_right
 from collections import deque
 
-from pydanube.segments.entry import HEADER_BYTES
+from pydanube.segments.entry import FLAG_TIMED, FLAGS_AT, HEADER_BYTES, decode_append_times, decode_timed
 
-Row = tuple[int, bytes]
-"""Offset and body of one entry, as it was appended."""
+Row = tuple[int, bytes, int]
+"""Base offset and body of one entry, as it was appended; and when, if the entry is timed, else 0."""
 
 ENTRY_OVERHEAD_BYTES = HEADER_BYTES + 160
 """What an entry costs in memory beside its body: header, three object heads, list slots, a number."""
+
+NEVER_MS = -(1 << 63)
+"""Before every time an entry can have."""
 
 
 class Chunk:
     """The entries of one topic in one journal file."""
 
-    __slots__ = ("bases", "bodies", "end", "file_sequence", "heads", "memory_bytes", "sealed")
+    __slots__ = (
+        "bases",
+        "bodies",
+        "end",
+        "file_sequence",
+        "heads",
+        "max_append_ms",
+        "memory_bytes",
+        "sealed",
+    )
 
     def __init__(self, file_sequence: int, start: int) -> None:
         self.file_sequence = file_sequence
@@ -26,24 +38,30 @@ class Chunk:
         self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
         self.end = start
+        self.max_append_ms = NEVER_MS
         self.memory_bytes = 0
         self.sealed = False
 
-    def add(self, base_offset: int, count: int, head: bytes, body: bytes) -> None:
+    def add(self, base_offset: int, count: int, head: bytes, body: bytes, append_ms: int) -> None:
         self.bases.append(base_offset)
         self.heads.append(head)
         self.bodies.append(body)
         self.end = base_offset + count
+        if append_ms > self.max_append_ms:  # noqa: PLR1730  (once per message: a call costs more)
+            self.max_append_ms = append_ms
         self.memory_bytes += len(body) + ENTRY_OVERHEAD_BYTES
 
     def cut(self, end: int) -> None:
         """Forget the entries from `end` on: they never reached the disk."""
         keep = bisect_right(self.bases, end - 1)
+        if keep == len(self.bases):
+            return
         self.memory_bytes -= sum(map(len, self.bodies[keep:])) + ENTRY_OVERHEAD_BYTES * len(
             self.bodies[keep:]
         )
         del self.bases[keep:], self.heads[keep:], self.bodies[keep:]
         self.end = min(self.end, end)
+        self.max_append_ms = max(decode_append_times(b"".join(self.heads)), default=NEVER_MS)
 
 
 class Tail:
@@ -97,7 +115,8 @@ class Tail:
     def read(self, offset: int, *, end: int, messages_max: int, bytes_max: int) -> list[Row] | None:
         """Entries from the one that holds `offset` up to `end`; None if that one is not in memory.
 
-        At least one entry comes back however small `bytes_max` is, so that a reader always advances.
+        Ends before the entry that begins `messages_max` messages behind `offset`, or at `bytes_max`. At least
+        one entry comes back however small these are, so that a reader always advances.
         """
         if offset >= end:
             return []
@@ -107,17 +126,25 @@ class Tail:
         rows: list[Row] = []
         chunk_number, index = place
         room = bytes_max
+        stop = min(end, offset + max(messages_max, 1))
         for number in range(chunk_number, len(self.chunks)):
             chunk = self.chunks[number]
-            bases, bodies = chunk.bases, chunk.bodies
+            bases, heads, bodies = chunk.bases, chunk.heads, chunk.bodies
             for i in range(index, len(bases)):
-                base, body = bases[i], bodies[i]
+                base, body, head = bases[i], bodies[i], heads[i]
                 room -= len(body)
-                if base >= end or len(rows) >= messages_max or (room < 0 and rows):
+                if base >= stop or (room < 0 and rows):
                     return rows
-                rows.append((base, body))
+                rows.append((base, body, decode_timed(head) if head[FLAGS_AT] & FLAG_TIMED else 0))
             index = 0
         return rows
+
+    def chunk_from_time(self, append_ms: int) -> Chunk | None:
+        """The oldest chunk with an entry appended at that moment or later."""
+        for chunk in self.chunks:
+            if chunk.max_append_ms >= append_ms:
+                return chunk
+        return None
 
     def _find(self, offset: int) -> tuple[int, int] | None:
         # Readers are mostly near the end, so look there first.

@@ -4,18 +4,23 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
 from pydanube.kernel.policies import FsyncPolicy, Retention
+from pydanube.log.producers import ProducerMemory
 from pydanube.log.retention import expired
 from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Chunk, Row, Tail
 from pydanube.segments.entry import (
     BODY_BYTES_MAX,
+    FLAG_TIMED,
     HEADER_BYTES,
     Kind,
+    encode_cursor,
     encode_cursor_drop,
     encode_header,
+    encode_producer_drop,
     encode_topic_drop,
     encode_topic_state,
+    offset_from_time,
 )
 from pydanube.segments.history import TopicHistory
 
@@ -51,6 +56,7 @@ class TopicLog:
         next_offset: int,
         cursors: dict[str, int],
         tail: Tail,
+        producers: ProducerMemory,
         history: TopicHistory,
         fsync: FsyncPolicy,
         on_committed: Callable[[], None],
@@ -61,12 +67,13 @@ class TopicLog:
         self.next_offset = next_offset
         self.committed_end = next_offset
         self.cursors = cursors
-        """Offset up to which each subscription has consumed; read only, change by `save_cursor`."""
+        """Offset up to which each subscription has consumed; read only, change by `save_cursor` or `move_cursor`."""
         self.fsync = fsync
         """When an append counts as taken; may be changed at any time."""
         self.on_committed = on_committed
         """Called once per group that held something of this topic, after the `done`s of that group."""
         self.tail = tail
+        self.producers = producers
         self.history = history
         self._queue = queue
         self._is_deleted = False
@@ -78,6 +85,7 @@ class TopicLog:
         *,
         count: int = 1,
         kind: Kind = Kind.ROW,
+        timed: bool = False,
         producer_id: int = 0,
         sequence: int = 0,
         append_ms: int,
@@ -85,9 +93,14 @@ class TopicLog:
     ) -> int:
         """Take `count` messages and return the offset of the first.
 
-        `done` is called later, in the loop thread, in the order of appends.
+        Args:
+            timed: the messages have a time of delivery or a time to live, so readers are told `append_ms`.
+            sequence: that of the first message if the producer is idempotent, and the one that comes next: ask
+                `check_sequence` first. 0 if it is not.
+            done: called later, in the loop thread, in the order of appends.
 
         Raises:
+            Conflict: the sequence is not the next one (SEQUENCE_GAP); nothing was taken.
             Unavailable: nothing was taken and `done` is never called: too much is waiting (OVERLOADED),
                 the disk is full (DISK_FULL), the journal has failed (JOURNAL_STOPPED) or is closing.
         """
@@ -97,15 +110,61 @@ class TopicLog:
         queue = self._queue
         if self._is_deleted:
             raise Rejected(f"topic {self.history.topic} was deleted", ErrorCode.TOPIC_UNKNOWN)
+        if sequence and self.check_sequence(producer_id, sequence, count) is not None:
+            raise Conflict(
+                f"sequence {sequence} of producer {producer_id} was appended before: the next one is "
+                f"{self.sequence_of(producer_id) + 1}",
+                ErrorCode.SEQUENCE_GAP,
+            )
         queue.reserve(size)
         offset = self.next_offset
         head = encode_header(
-            kind, body, count, self.topic_id, offset, producer_id, sequence, append_ms, self.epoch
+            kind,
+            body,
+            count,
+            self.topic_id,
+            offset,
+            producer_id,
+            sequence,
+            append_ms,
+            self.epoch,
+            FLAG_TIMED if timed else 0,
         )
         self.next_offset = offset + count
-        self.tail.chunk_for(queue.file_sequence, offset).add(offset, count, head, body)
+        self.tail.chunk_for(queue.file_sequence, offset).add(offset, count, head, body, append_ms)
+        if sequence:
+            self.producers.add(producer_id, sequence, count, offset, committed_end=self.committed_end)
         queue.add(self, head, body, memory_bytes=len(body) + ENTRY_OVERHEAD_BYTES, sync=self.fsync, done=done)
         return offset
+
+    def sequence_of(self, producer_id: int) -> int:
+        """The last sequence an idempotent producer appended, 0 if it is not known."""
+        return self.producers.last_sequence(producer_id)
+
+    def check_sequence(self, producer_id: int, sequence: int, count: int) -> int | None:
+        """None if these sequences come next: append them. Else the offset that the first of them got.
+
+        That offset is -1 if it is so long ago that only the fact is known. The messages may still be on their
+        way to the disk: answer by `call_when_committed`.
+
+        Raises:
+            Conflict: the sequences are neither the next ones nor all appended before (SEQUENCE_GAP).
+        """
+        if not sequence:
+            return None
+        return self.producers.check(producer_id, sequence, count, committed_end=self.committed_end)
+
+    def forget_producer(self, producer_id: int) -> None:
+        """The producer is gone for good: its next sequence is 1. Written with the next group or soon."""
+        if self.producers.forget(producer_id):
+            self._queue.add_state(encode_producer_drop(self.topic_id, self.epoch, producer_id))
+
+    def call_when_committed(self, done: "Done") -> None:
+        """Call back when everything appended so far is committed, at once if it is; in the order of calls.
+
+        If that group fails, `done` gets the error its appends get.
+        """
+        self._queue.call_when_committed(self, done)
 
     def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row] | None:
         """Committed rows from `offset` on that are in memory; None if that one is in a segment only.
@@ -137,6 +196,29 @@ class TopicLog:
             self._check_not_gone(offset)
             raise
 
+    async def find_time(self, append_ms: int) -> int:
+        """The first offset in the order of the log whose entry was appended at that moment or later.
+
+        `next_offset` if there is none. Where the clock stepped back, entries behind the one that is found may have
+        been appended before that moment; none in front of it was appended after.
+
+        Raises:
+            Corrupt: a segment is missing or damaged, with file and position.
+        """
+        while (segment := self.history.segment_from_time(append_ms, self.start_offset)) is not None:
+            try:
+                return max(await self.history.find_time(segment, append_ms), self.start_offset)
+            except DanubeError:
+                # Retention may have deleted the segment while it was being read: then look behind it.
+                if segment.next_offset > self.start_offset:
+                    raise
+        chunk = self.tail.chunk_from_time(append_ms)
+        if chunk is None:
+            return self.next_offset
+        # A copy: what is not committed may be taken back meanwhile.
+        offset = await asyncio.to_thread(offset_from_time, chunk.heads.copy(), append_ms)
+        return max(offset, self.start_offset)
+
     def save_cursor(self, subscription: str, offset: int) -> None:
         """Remember that everything up to `offset` is consumed; written with the next group or soon.
 
@@ -145,6 +227,30 @@ class TopicLog:
         if offset > self.cursors.get(subscription, -1):
             self.cursors[subscription] = offset
             self._queue.cursor_changed(self, subscription)
+
+    def reset_cursor(self, subscription: str, offset: int) -> None:
+        """Set the cursor, also back; -1 for nothing consumed. Written with the next group or soon."""
+        if offset < -1:
+            raise Rejected(f"cursor {offset} of subscription {subscription}: -1 is the lowest one")
+        self.cursors[subscription] = offset
+        self._queue.cursor_changed(self, subscription)
+
+    async def move_cursor(self, subscription: str, offset: int) -> None:
+        """Set the cursor, also back, and return when that is durable.
+
+        If it cannot be made so, the cursor stays where it was.
+        """
+        before = self.cursors.get(subscription)
+        self.reset_cursor(subscription, offset)
+        try:
+            await self._queue.write_state(encode_cursor(self.topic_id, self.epoch, subscription, offset))
+        except DanubeError:
+            if self.cursors.get(subscription) == offset:
+                if before is None:
+                    self.drop_cursor(subscription)
+                else:
+                    self.reset_cursor(subscription, before)
+            raise
 
     def drop_cursor(self, subscription: str) -> None:
         """Forget the subscription."""
@@ -193,6 +299,7 @@ class TopicLog:
     def take_back(self) -> int:
         """Forget what was never written; return how many bytes of memory that freed."""
         self.next_offset = self.committed_end
+        self.producers.take_back(self.committed_end)
         return self.tail.cut(self.committed_end)
 
     def _check_not_gone(self, offset: int) -> None:

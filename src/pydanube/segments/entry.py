@@ -9,8 +9,9 @@ The checksum covers the 60 header bytes before it and the body, so no field can 
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -28,14 +29,21 @@ class Kind(IntEnum):
     TOPIC_DROP = 4
     """The topic with everything below it is gone for ever."""
     CURSOR = 5
-    """The subscription named by the body has consumed everything up to the base offset."""
+    """The subscription named by the body has consumed everything up to the base offset, -1 for nothing."""
     CURSOR_DROP = 6
     """The subscription named by the body is gone."""
+    PRODUCER = 7
+    """An idempotent producer: its last sequence, and in the body where its last entries are."""
+    PRODUCER_DROP = 8
+    """The producer is forgotten."""
 
 
 VERSION = 1
 HEADER_BYTES = 64
 CRC_AT = 60
+FLAGS_AT = 4
+FLAG_TIMED = 1
+"""The messages have a time of delivery or a time to live: look at the append time too."""
 BODY_BYTES_MAX = (1 << 32) - 1
 CARRIES_MESSAGES = frozenset({Kind.ROW, Kind.BATCH})
 
@@ -45,6 +53,10 @@ _HEADER = struct.Struct("<HBBIIIQQQQqII")
 _APPEND_TIME = struct.Struct("<48xq8x")
 _CRC = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
+_I64 = struct.Struct("<q")
+_U64_MAX = (1 << 64) - 1
+_APPEND_TIME_AT = 48
+_SENT_ENTRY = struct.Struct("<QQQ")
 
 _pack_fields = _FIELDS.pack
 _pack_crc = _CRC.pack
@@ -78,13 +90,14 @@ def encode_header(  # noqa: PLR0917
     sequence: int,
     append_ms: int,
     epoch: int,
+    flags: int = 0,
 ) -> bytes:
     """The 64 bytes that go before `body`. Positional arguments: this runs once per message."""
     fields = _pack_fields(
         _MAGIC,
         VERSION,
         kind,
-        0,
+        flags,
         len(body),
         count,
         topic_id,
@@ -101,9 +114,25 @@ def decode_header(data: bytes, position: int = 0) -> EntryHeader:
     return EntryHeader._make(_HEADER.unpack_from(data, position))
 
 
+def decode_timed(head: bytes) -> int:
+    """The append time if these header bytes are of a timed entry, else 0."""
+    if not head[FLAGS_AT] & FLAG_TIMED:
+        return 0
+    (append_ms,) = _I64.unpack_from(head, _APPEND_TIME_AT)
+    return int(append_ms)
+
+
 def decode_append_times(heads: bytes) -> list[int]:
     """The append times of headers that follow each other without bodies."""
     return [time for (time,) in _APPEND_TIME.iter_unpack(heads)]
+
+
+def offset_from_time(heads: Sequence[bytes], append_ms: int) -> int:
+    """The base offset of the first of these headers with that time or a later one; there is one."""
+    for head in heads:
+        if _I64.unpack_from(head, _APPEND_TIME_AT)[0] >= append_ms:
+            return decode_header(head).base_offset
+    raise AssertionError(f"no entry from {append_ms} ms on")
 
 
 def encode_topic_state(topic_id: int, epoch: int, *, start_offset: int, next_offset: int) -> bytes:
@@ -122,12 +151,48 @@ def encode_topic_drop(topic_id: int, epoch: int) -> bytes:
 
 def encode_cursor(topic_id: int, epoch: int, subscription: str, offset: int) -> bytes:
     body = subscription.encode()
-    return encode_header(Kind.CURSOR, body, 0, topic_id, offset, 0, 0, 0, epoch) + body
+    return encode_header(Kind.CURSOR, body, 0, topic_id, offset & _U64_MAX, 0, 0, 0, epoch) + body
+
+
+def decode_cursor(base_offset: int) -> int:
+    """The cursor that a CURSOR entry's base offset stands for; -1 is the largest number of 64 bits."""
+    return -1 if base_offset == _U64_MAX else base_offset
 
 
 def encode_cursor_drop(topic_id: int, epoch: int, subscription: str) -> bytes:
     body = subscription.encode()
     return encode_header(Kind.CURSOR_DROP, body, 0, topic_id, 0, 0, 0, 0, epoch) + body
+
+
+def encode_producer(
+    topic_id: int, epoch: int, producer_id: int, sent: Sequence[tuple[int, int, int]]
+) -> bytes:
+    """`sent` has (first sequence, last sequence, base offset) of its last entries, at least one, oldest first."""
+    body = b"".join(starmap(_SENT_ENTRY.pack, sent))
+    _, sequence, base_offset = sent[-1]
+    return (
+        encode_header(Kind.PRODUCER, body, 0, topic_id, base_offset, producer_id, sequence, 0, epoch) + body
+    )
+
+
+def producer_bytes(entries: int) -> int:
+    """What `encode_producer` makes of that many entries."""
+    return HEADER_BYTES + entries * _SENT_ENTRY.size
+
+
+def decode_sent(body: bytes) -> list[tuple[int, int, int]]:
+    """The entries of a PRODUCER body; ValueError if these are none, or not one after the other."""
+    if not body or len(body) % _SENT_ENTRY.size:
+        raise ValueError(f"{len(body)} bytes are not a list of sent entries")
+    sent: list[tuple[int, int, int]] = list(_SENT_ENTRY.iter_unpack(body))
+    for (_, last, offset), (first, _, next_offset) in pairwise(sent):
+        if first != last + 1 or next_offset <= offset:
+            raise ValueError(f"sequence {first} at offset {next_offset} follows {last} at {offset}")
+    return sent
+
+
+def encode_producer_drop(topic_id: int, epoch: int, producer_id: int) -> bytes:
+    return encode_header(Kind.PRODUCER_DROP, b"", 0, topic_id, 0, producer_id, 0, 0, epoch)
 
 
 class DamagedEntryError(ValueError):

@@ -4,12 +4,14 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
 from pydanube.segments.descriptor import Catalogue, SegmentDescriptor
-from pydanube.segments.entry import DamagedEntryError, decode_header, iterate_entries
+from pydanube.segments.entry import FLAG_TIMED, DamagedEntryError, EntryHeader, decode_header, iterate_entries
 from pydanube.segments.segment_file import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -28,6 +30,11 @@ logger = logging.getLogger("pydanube.segments")
 
 INDEXES_KEPT_MAX = 8
 """Indexes of segments in memory per topic: one per reader that is far behind, more or less."""
+
+SCAN_BYTES = 4 << 20
+"""Read at a time when looking for a moment."""
+
+T = TypeVar("T")
 
 
 class TopicHistory:
@@ -62,19 +69,53 @@ class TopicHistory:
         await self._catalogue.add(self.topic, descriptor)
         self.segments.append(descriptor)
 
-    async def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[tuple[int, bytes]]:
+    async def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[tuple[int, bytes, int]]:
         """Rows from the one that holds `offset` on, out of the segment that holds it; checked.
 
         Raises:
             Corrupt: the segment is not what was written, with file and position.
         """
-        descriptor = self._segment_of(offset)
+        rows = partial(
+            _rows, topic_id=self._topic_id, offset=offset, messages_max=messages_max, bytes_max=bytes_max
+        )
+        return await self._read(self._segment_of(offset), offset, bytes_max, rows)
+
+    def segment_from_time(self, append_ms: int, start_offset: int) -> SegmentDescriptor | None:
+        """The oldest segment behind `start_offset` with an entry appended at that moment or later."""
+        for segment in self.segments:
+            if segment.max_append_ms >= append_ms and segment.next_offset > start_offset:
+                return segment
+        return None
+
+    async def find_time(self, descriptor: SegmentDescriptor, append_ms: int) -> int:
+        """The base offset of the first entry in that segment appended at that moment or later.
+
+        Raises:
+            Corrupt: the segment is not what was written, with file and position.
+        """
+        offset = descriptor.start_offset
+        look = partial(_first_from_time, topic_id=self._topic_id, append_ms=append_ms)
+        while offset < descriptor.next_offset:
+            found, offset = await self._read(descriptor, offset, SCAN_BYTES, look)
+            if found:
+                return offset
+        place = self._store.place(self.topic, descriptor.segment_id)
+        raise Corrupt(
+            f"segment {place} has no entry of {descriptor.max_append_ms} ms, but its descriptor says so: restore the "
+            "metadata store or the segment from a copy",
+            ErrorCode.SEGMENT_CORRUPT,
+        )
+
+    async def _read(
+        self, descriptor: SegmentDescriptor, offset: int, bytes_wanted: int, decode: Callable[[bytes], T]
+    ) -> T:
+        """What `decode` makes, in a thread, of the entries of about `bytes_wanted` from `offset` on."""
         try:
             index = await self._index_of(descriptor)
-            start, end = index.window(offset, bytes_max)
+            start, end = index.window(offset, bytes_wanted)
             data = await self._store.read(self.topic, descriptor.segment_id, start, end - start)
             try:
-                return await asyncio.to_thread(_rows, data, self._topic_id, offset, messages_max, bytes_max)
+                return await asyncio.to_thread(decode, data)
             except DamagedEntryError as error:
                 raise DamagedSegmentError(start + error.position, error.why) from error
         except DamagedSegmentError as error:
@@ -201,16 +242,32 @@ def _gap(topic: TopicName, start: int, end: int) -> Corrupt:
 
 def _rows(
     data: bytes, topic_id: int, offset: int, messages_max: int, bytes_max: int
-) -> list[tuple[int, bytes]]:
-    rows: list[tuple[int, bytes]] = []
+) -> list[tuple[int, bytes, int]]:
+    rows: list[tuple[int, bytes, int]] = []
     room = bytes_max
-    for position, header, _, body in iterate_entries(data, 0, len(data)):
-        if header.topic_id != topic_id:
-            raise DamagedEntryError(position, f"an entry of topic {header.topic_id}, not {topic_id},")
+    stop = offset + max(messages_max, 1)
+    for header, body in _entries(data, topic_id):
         if header.base_offset + header.messages <= offset:
             continue
         room -= len(body)
-        if len(rows) >= messages_max or (room < 0 and rows):
+        if header.base_offset >= stop or (room < 0 and rows):
             break
-        rows.append((header.base_offset, body))
+        rows.append((header.base_offset, body, header.append_ms if header.flags & FLAG_TIMED else 0))
     return rows
+
+
+def _first_from_time(data: bytes, topic_id: int, append_ms: int) -> tuple[bool, int]:
+    """Whether an entry has that time or a later one, and its offset, or that behind the last one."""
+    offset = 0
+    for header, _ in _entries(data, topic_id):
+        if header.append_ms >= append_ms:
+            return True, header.base_offset
+        offset = header.base_offset + header.messages
+    return False, offset
+
+
+def _entries(data: bytes, topic_id: int) -> Iterator[tuple[EntryHeader, bytes]]:
+    for position, header, _, body in iterate_entries(data, 0, len(data)):
+        if header.topic_id != topic_id:
+            raise DamagedEntryError(position, f"an entry of topic {header.topic_id}, not {topic_id},")
+        yield header, body

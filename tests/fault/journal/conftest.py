@@ -83,7 +83,8 @@ class Workshop:
         rows: list[tuple[int, bytes]] = []
         offset = log.start_offset
         while offset < log.committed_end:
-            rows += await log.read_cold(offset, messages_max=100, bytes_max=1 << 20)
+            found = await log.read_cold(offset, messages_max=100, bytes_max=1 << 20)
+            rows += [(base, body) for base, body, _ in found]
             offset = rows[-1][0] + 1
         return rows
 
