@@ -11,15 +11,17 @@ COUNTER_NAMES: Final = (
     "exhausted_blocked",
     "exhausted_dead_lettered",
     "exhausted_dropped",
+    "expired",
     "filtered",
     "lost_to_retention",
     "nacked",
     "redelivered",
+    "seeks",
 )
 
 
 class Counters:
-    """Every field only grows."""
+    """Every field only grows. Messages are counted, not batches."""
 
     __slots__ = COUNTER_NAMES
 
@@ -39,7 +41,11 @@ class Counters:
         """Copies published, originals skipped."""
         self.dropped = 0
         """Skipped by the drop policy."""
+        self.expired = 0
+        """Skipped because their time to live had passed when they were to be sent."""
         self.filtered = 0
         """Skipped because no consumer's key filters accept them."""
         self.lost_to_retention = 0
         """Deleted from the log before they were read."""
+        self.seeks = 0
+        """How often the subscription was moved to another place in the log."""

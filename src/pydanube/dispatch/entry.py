@@ -1,4 +1,4 @@
-"""A message inside the dispatch window."""
+"""A message or a range of messages inside the dispatch window."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -20,21 +20,52 @@ DEAD_LETTERING: Final = 5
 """The driver is publishing its copy."""
 SETTLED: Final = 6
 """Acked or skipped; no longer in the window."""
+DELAYED: Final = 7
+"""Never sent: its delivery time is still to come."""
 
-STATE_NAMES: Final = ("ready", "awaiting-ack", "waiting", "blocked", "exhausted", "dead-lettering", "settled")
+STATE_NAMES: Final = (
+    "ready",
+    "awaiting-ack",
+    "waiting",
+    "blocked",
+    "exhausted",
+    "dead-lettering",
+    "settled",
+    "delayed",
+)
 
-NEVER: Final = 1 << 62
-"""A moment that does not come."""
+NEVER: Final = 1 << 59
+"""A moment that does not come; small enough to stay a plain machine number when compiled."""
 
 
 class Entry:
-    """One offset from `offer` until it is settled. Holds the bytes, so a redelivery needs no second read."""
+    """`count` offsets from `offer` until they are settled. Holds the bytes, so a redelivery needs no second read.
 
-    __slots__ = ("attempts", "consumer", "due_ms", "key_queue", "message", "offset", "reason", "state")
+    They share one state. An ack or a nack of some of them splits the entry; the parts hold the same `message`,
+    whose first offset is `base`.
+    """
 
-    def __init__(self, offset: int, message: bytes) -> None:
+    __slots__ = (
+        "attempts",
+        "base",
+        "consumer",
+        "count",
+        "due_ms",
+        "expires_ms",
+        "key_queue",
+        "message",
+        "offset",
+        "reason",
+        "state",
+    )
+
+    def __init__(self, offset: int, message: bytes, count: int, base: int, expires_ms: int) -> None:
         self.offset = offset
         self.message = message
+        self.count = count
+        self.base = base
+        self.expires_ms = expires_ms
+        """When it is no longer worth sending; 0 for an entry that has to do with neither delays nor expiry."""
         self.state = READY
         self.attempts = 0
         """Sends so far, also those repeated because a stream was lost."""
@@ -47,4 +78,4 @@ class Entry:
 
     def describe(self) -> str:
         """For a failed assertion."""
-        return f"offset={self.offset} state={STATE_NAMES[self.state]} attempts={self.attempts} due_ms={self.due_ms}"
+        return f"offset={self.offset} count={self.count} state={STATE_NAMES[self.state]} attempts={self.attempts} due_ms={self.due_ms}"

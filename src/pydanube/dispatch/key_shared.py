@@ -11,15 +11,20 @@ owner takes nothing for now. The first two hold its messages as long as they las
 another consumer could take more. Such messages do not count against the window, or they would fill it and stop
 the other keys: up to HELD_MAX of them are kept beside it. Their bytes do count, and no more than a window is
 ever outstanding.
+
+A delayed message takes its place in its key's queue only when its delivery time comes: in log order among those
+not sent yet, but behind the head. Until then it holds back nothing, so later messages of its key overtake it; and
+only then is it asked who wants it.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
 from pydanube.dispatch.actions import Action
 from pydanube.dispatch.consumer import Consumer
-from pydanube.dispatch.entry import READY, WAITING, Entry
+from pydanube.dispatch.entry import DELAYED, READY, WAITING, Entry
 from pydanube.dispatch.key_filter import KeyFilters
 from pydanube.dispatch.key_ownership import (
     KEY_LENGTH_REMEMBERED_MAX,
@@ -28,7 +33,7 @@ from pydanube.dispatch.key_ownership import (
     pull_fair_share,
 )
 from pydanube.dispatch.key_queue import KeyQueue
-from pydanube.dispatch.reliable import ReliableSubscription
+from pydanube.dispatch.reliable import DELAYED_MAX, ReliableSubscription
 from pydanube.dispatch.settings import Settings
 
 EVICTION_GRACE_MS: Final = 3_000
@@ -43,6 +48,8 @@ class KeySharedSubscription(ReliableSubscription):
         super().__init__(cursor, settings)
         self._keys: dict[str | bytes, KeyQueue] = {}
         self._held = 0
+        self._keys_of_delayed: dict[int, str | bytes] = {}
+        """By offset."""
         self._reroute_due = False
         self._to_serve: dict[int, Consumer] = {}
         """Consumers that something is ready for, in the order in which they are served."""
@@ -53,6 +60,8 @@ class KeySharedSubscription(ReliableSubscription):
         room = self._messages_max - len(self._entries)
         if self._held > 0:
             room += min(self._held, HELD_MAX)
+        if self.delayed > 0:
+            room += min(self.delayed, DELAYED_MAX)
         return room if room > 0 else self._room_beside_stuck_consumers()
 
     def _room_beside_stuck_consumers(self) -> int:
@@ -60,17 +69,23 @@ class KeySharedSubscription(ReliableSubscription):
         unsent = 0
         starving = False
         for consumer in self._consumers.values():
-            if consumer.credit == 0 or consumer.outstanding >= OUTSTANDING_PER_CONSUMER_MAX:
+            if (
+                consumer.credit <= 0
+                or consumer.outstanding >= OUTSTANDING_PER_CONSUMER_MAX
+                or consumer.limit.left <= 0
+            ):
                 unsent += consumer.unsent
             elif not consumer.ready:
                 starving = True
         if not starving:
             return 0
-        return max(self._messages_max - len(self._entries) + min(self._held + unsent, HELD_MAX), 0)
+        beside = min(self._held + unsent, HELD_MAX) + min(self.delayed, DELAYED_MAX)
+        return max(self._messages_max - self.messages_held + beside, 0)
 
     # Queues.
 
     def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
+        assert entry.count == 1, "a batch has many keys: offer its messages one by one"
         queue = self._keys.get(key)
         owner = queue.owner if queue is not None else least_loaded(self._consumers.values(), key)
         if owner is None and self._anybody_live():
@@ -94,6 +109,36 @@ class KeySharedSubscription(ReliableSubscription):
             self._note_held(queue)
         return True
 
+    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
+        assert entry.count == 1, "a batch has many keys: offer its messages one by one"
+        self._keys_of_delayed[entry.offset] = key
+
+    def _fell_due(self, entry: Entry) -> None:
+        if not self._enqueue(entry, self._keys_of_delayed.pop(entry.offset)):
+            self.counters.filtered += 1
+            self._settle(entry)
+            return
+        queue = entry.key_queue
+        assert queue is not None
+        entries = queue.entries
+        if len(entries) > 2:
+            entries.insert(
+                bisect_left(entries, entry.offset, 1, len(entries) - 1, key=_offset), entries.pop()
+            )
+
+    def _emptied(self) -> None:
+        self._keys_of_delayed.clear()
+        self._to_serve.clear()
+        self._held = 0
+        for consumer in self._consumers.values():
+            consumer.ready.clear()
+            consumer.unsent = 0
+        for queue in list(self._keys.values()):
+            queue.entries.clear()
+            queue.held = False
+            if queue.owner is None:
+                self._forget(queue)
+
     def _requeue(self, entry: Entry) -> None:
         queue = entry.key_queue
         assert queue is not None
@@ -108,7 +153,8 @@ class KeySharedSubscription(ReliableSubscription):
 
     def _left_window(self, entry: Entry) -> None:
         queue = entry.key_queue
-        assert queue is not None
+        if queue is None:
+            return  # it fell due and nobody wanted it
         queue.entries.pop(0)
         if queue.held:
             self._held -= 1
@@ -144,14 +190,18 @@ class KeySharedSubscription(ReliableSubscription):
             served = False
             while ready and consumer.credit > 0 and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX:
                 # More than a window may be ready: what was held comes free at once.
-                if allowance == 0 or self.outstanding >= self._messages_max:
+                if allowance <= 0 or consumer.limit.left <= 0:
                     if served:
                         # The others come first the next time.
                         del self._to_serve[consumer.consumer_id]
                         self._to_serve[consumer.consumer_id] = consumer
-                    return allowance
-                self._send(self._entries[heappop(ready)], consumer, deadline_ms, actions)
+                    break
+                entry = self._entries[heappop(ready)]
                 consumer.unsent -= 1
+                if entry.expires_ms != 0 and entry.expires_ms <= self._now_ms:
+                    self._expire(entry)
+                    continue
+                self._send(entry, consumer, deadline_ms, actions)
                 served = True
                 allowance -= 1
             if not ready:
@@ -264,9 +314,8 @@ class KeySharedSubscription(ReliableSubscription):
         for key, queue in self._keys.items():
             assert queue.held == queue.is_stuck(), key
             held += len(queue.entries) if queue.held else 0
-            assert [entry.offset for entry in queue.entries] == sorted(
-                entry.offset for entry in queue.entries
-            ), key
+            behind = [entry.offset for entry in queue.entries[1:]]
+            assert behind == sorted(behind), key
             assert all(entry.state == READY and entry.attempts == 0 for entry in queue.entries[1:]), key
             if queue.owner is None:
                 assert queue.entries, key
@@ -276,7 +325,10 @@ class KeySharedSubscription(ReliableSubscription):
             unsent[queue.owner.consumer_id] += queue.unsent()
             if queue.entries and queue.entries[0].state == READY:
                 ready[queue.owner.consumer_id].append(queue.entries[0].offset)
-        assert sum(len(queue.entries) for queue in self._keys.values()) == len(self._entries)
+        assert sum(len(queue.entries) for queue in self._keys.values()) + self.delayed == len(self._entries)
+        delayed = {entry.offset for entry in self._entries.values() if entry.state == DELAYED}
+        assert self._keys_of_delayed.keys() == delayed
+        assert all(entry.count == 1 for entry in self._entries.values())
         assert held == self._held, (held, self._held)
         for consumer in self._consumers.values():
             assert sorted(consumer.ready) == sorted(ready[consumer.consumer_id]), consumer.consumer_id
@@ -285,3 +337,7 @@ class KeySharedSubscription(ReliableSubscription):
             assert consumer.keys_owned == owned[consumer.consumer_id], consumer.consumer_id
             assert consumer.live or not consumer.attached, consumer.consumer_id
             assert consumer.outstanding <= OUTSTANDING_PER_CONSUMER_MAX, consumer.consumer_id
+
+
+def _offset(entry: Entry) -> int:
+    return entry.offset

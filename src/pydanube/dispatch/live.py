@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from pydanube.dispatch.consumer import Consumer
+from pydanube.dispatch.consumer import NO_LIMIT, Consumer, UnackedLimit
 from pydanube.dispatch.key_filter import KeyFilters
 from pydanube.dispatch.key_ownership import (
     KEY_LENGTH_REMEMBERED_MAX,
@@ -36,6 +36,7 @@ class LiveSubscription(ABC):
         """No consumer's key filters accepted it."""
         self._consumers: dict[int, Consumer] = {}
         self._joins = 0
+        self._no_limit = UnackedLimit(NO_LIMIT)
         self._attached = 0
         self._idle_since_ms = -1
 
@@ -47,7 +48,7 @@ class LiveSubscription(ABC):
             self._refiltered(consumer)
             return
         self._joins += 1
-        self._consumers[consumer_id] = Consumer(consumer_id, self._joins, filters)
+        self._consumers[consumer_id] = Consumer(consumer_id, self._joins, filters, self._no_limit)
 
     def leave(self, consumer_id: int) -> None:
         """Remove a consumer for good."""
@@ -80,15 +81,15 @@ class LiveSubscription(ABC):
             consumer.credit = credit
 
     @abstractmethod
-    def choose(self, key: str | bytes, now_ms: int) -> int:
-        """Who gets the next message; takes one of its credits. NOBODY if it is dropped."""
+    def choose(self, key: str | bytes, now_ms: int, count: int = 1) -> int:
+        """Who gets the next message, or batch of `count`; takes its credits. NOBODY if it is dropped."""
 
     def is_removable(self, now_ms: int) -> bool:
         """A message found no connected consumer, and for more than a minute since nobody connected."""
         return self._idle_since_ms >= 0 and now_ms - self._idle_since_ms > IDLE_MAX_MS
 
-    def _drop(self, now_ms: int) -> int:
-        self.dropped += 1
+    def _drop(self, now_ms: int, count: int) -> int:
+        self.dropped += count
         if self._attached == 0 and self._idle_since_ms < 0:
             self._idle_since_ms = now_ms
         return NOBODY
@@ -119,13 +120,13 @@ class LiveFailoverSubscription(LiveSubscription):
         self._exclusive = exclusive
         self._active: Consumer | None = None
 
-    def choose(self, key: str | bytes, now_ms: int) -> int:
+    def choose(self, key: str | bytes, now_ms: int, count: int = 1) -> int:
         active = self._active
         if active is not None and active.credit > 0:
-            active.credit -= 1
-            self.delivered += 1
+            active.credit -= count
+            self.delivered += count
             return active.consumer_id
-        return self._drop(now_ms)
+        return self._drop(now_ms, count)
 
     def join(self, consumer_id: int, *, filters: Sequence[str] = ()) -> None:
         for other in self._consumers:
@@ -155,12 +156,12 @@ class LiveSharedSubscription(LiveSubscription):
         super().__init__()
         self._rotation = Rotation()
 
-    def choose(self, key: str | bytes, now_ms: int) -> int:
+    def choose(self, key: str | bytes, now_ms: int, count: int = 1) -> int:
         consumer = self._rotation.next_with_credit()
         if consumer is None:
-            return self._drop(now_ms)
-        consumer.credit -= 1
-        self.delivered += 1
+            return self._drop(now_ms, count)
+        consumer.credit -= count
+        self.delivered += count
         return consumer.consumer_id
 
     def _opened(self, consumer: Consumer) -> None:
@@ -180,17 +181,17 @@ class LiveKeySharedSubscription(LiveSubscription):
         super().__init__()
         self._keys: dict[str | bytes, OwnedKey] = {}
 
-    def choose(self, key: str | bytes, now_ms: int) -> int:
+    def choose(self, key: str | bytes, now_ms: int, count: int = 1) -> int:
         owned = self._keys.get(key)
         owner = owned.owner if owned is not None else None
         if owner is None or not owner.attached:
             owner = self._find_owner(key, owned)
             if owner is None:
-                return self._drop(now_ms) if self._attached == 0 else self._skip()
+                return self._drop(now_ms, count) if self._attached == 0 else self._skip(count)
         if owner.credit <= 0:
-            return self._drop(now_ms)
-        owner.credit -= 1
-        self.delivered += 1
+            return self._drop(now_ms, count)
+        owner.credit -= count
+        self.delivered += count
         return owner.consumer_id
 
     def _find_owner(self, key: str | bytes, owned: OwnedKey | None) -> Consumer | None:
@@ -207,8 +208,8 @@ class LiveKeySharedSubscription(LiveSubscription):
         owned.give(owner)
         return owner
 
-    def _skip(self) -> int:
-        self.filtered += 1
+    def _skip(self, count: int) -> int:
+        self.filtered += count
         return NOBODY
 
     def _opened(self, consumer: Consumer) -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions that send in log order: due retries first, then what was not sent yet."""
+"""Subscriptions that send in log order: what had its turn before and is due, then what was not sent yet."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 from pydanube.dispatch.actions import Action
 from pydanube.dispatch.consumer import Consumer
-from pydanube.dispatch.entry import READY, Entry
+from pydanube.dispatch.entry import DELAYED, READY, Entry
 from pydanube.dispatch.reliable import ReliableSubscription
 from pydanube.dispatch.settings import Settings
 
@@ -17,9 +17,9 @@ class LogOrderSubscription(ReliableSubscription):
     def __init__(self, cursor: int, settings: Settings) -> None:
         super().__init__(cursor, settings)
         self._retries: list[int] = []
-        """Heap of the offsets that were sent before and are ready again."""
+        """Heap of the offsets that are ready, but had their turn before: sent, or passed over as delayed."""
         self._fresh = 0
-        """How many were never sent: the last ones of the log, as new messages are sent in log order."""
+        """How many entries had no turn yet: the last ones of the log, ready or delayed."""
 
     @abstractmethod
     def _next_consumer(self) -> Consumer | None:
@@ -31,6 +31,18 @@ class LogOrderSubscription(ReliableSubscription):
 
     def _requeue(self, entry: Entry) -> None:
         heappush(self._retries, entry.offset)
+
+    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
+        self._fresh += 1
+
+    def _fell_due(self, entry: Entry) -> None:
+        # If its turn is still to come, it is sent then.
+        if self._fresh == 0 or entry.offset < self._log[len(self._log) - self._fresh].offset:
+            heappush(self._retries, entry.offset)
+
+    def _emptied(self) -> None:
+        self._retries.clear()
+        self._fresh = 0
 
     def _refiltered(self, consumer: Consumer, filters: Sequence[str]) -> None:
         """Keys play no part."""
@@ -47,24 +59,37 @@ class LogOrderSubscription(ReliableSubscription):
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
         retries = self._retries
         while allowance > 0:
-            # A block holds back what was not sent yet; retries of the others go on.
-            if not retries and (self._fresh == 0 or self.blocked != 0):
+            if retries:
+                entry = self._entries[retries[0]]
+            # A block holds back what had no turn yet; the others go on.
+            elif self._fresh == 0 or self.blocked != 0:
                 return allowance
+            else:
+                entry = self._log[len(self._log) - self._fresh]
+            if entry.expires_ms != 0 and (entry.state == DELAYED or entry.expires_ms <= self._now_ms):
+                self._take_turn()
+                if entry.state != DELAYED:
+                    self._expire(entry)
+                continue
             consumer = self._next_consumer()
             if consumer is None:
                 return allowance
             if retries:
-                entry = self._entries[heappop(retries)]
+                heappop(retries)
             else:
-                entry = self._log[len(self._log) - self._fresh]
                 self._fresh -= 1
             self._send(entry, consumer, deadline_ms, actions)
-            allowance -= 1
-        return 0
+            allowance -= entry.count
+        return allowance
+
+    def _take_turn(self) -> None:
+        if self._retries:
+            heappop(self._retries)
+        else:
+            self._fresh -= 1
 
     def validate(self) -> None:
         super().validate()
-        ready = [entry for entry in self._entries.values() if entry.state == READY]
-        fresh = self._log[len(self._log) - self._fresh :]
-        assert fresh == ready[len(ready) - self._fresh :], "what was never sent is the end of the log"
-        assert sorted(self._retries) == [entry.offset for entry in ready[: len(ready) - self._fresh]]
+        turn = len(self._log) - self._fresh
+        assert all(entry.state in (READY, DELAYED) and entry.attempts == 0 for entry in self._log[turn:])
+        assert sorted(self._retries) == [entry.offset for entry in self._log[:turn] if entry.state == READY]

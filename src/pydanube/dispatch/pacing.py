@@ -2,13 +2,16 @@
 
 from typing import Final
 
-UNLIMITED: Final = 1 << 62
+UNLIMITED: Final = 1 << 59
 _TOKEN: Final = 1000
 """A token is counted in thousandths, so that a millisecond at any whole rate is a whole number."""
 
 
 class Pacer:
-    """Holds at most one second's worth of tokens; a rate of 0 means no limit."""
+    """Holds at most one second's worth of tokens; a rate of 0 means no limit.
+
+    A batch is sent whole as soon as there is a token, and leaves a debt that later ones pay back.
+    """
 
     __slots__ = ("_filled_ms", "_rate", "_tokens")
 
@@ -24,7 +27,7 @@ class Pacer:
         self._tokens = rate * _TOKEN if unlimited_before else min(self._tokens, rate * _TOKEN)
 
     def allowance(self, now_ms: int) -> int:
-        """How many messages may be sent now."""
+        """How many messages may be sent now; below 0 while a debt is paid back."""
         if self._rate == 0:
             return UNLIMITED
         if self._filled_ms < 0:

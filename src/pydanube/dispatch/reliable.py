@@ -5,23 +5,30 @@ In between it is ready → awaiting ack → (nack, deadline) waiting → ready �
 the policy allows; then the poison policy decides. A lost stream makes its messages ready again at once and is
 not counted as a failure.
 
+A batch is offered as one range of offsets and takes every step as one, until somebody acks or nacks a part of
+it. A message with a delivery time enters the window as delayed and becomes ready when that comes; those behind it
+do not wait. One whose time to live has passed when its turn comes is skipped.
+
 The kinds differ in who gets a message and in which order: that is what the abstract methods ask.
 """
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 from pydanube.dispatch.actions import Action, DeadLetter, Deliver
-from pydanube.dispatch.consumer import Consumer
+from pydanube.dispatch.consumer import NO_LIMIT, Consumer, UnackedLimit
 from pydanube.dispatch.counters import Counters
 from pydanube.dispatch.entry import (
     AWAITING_ACK,
     BLOCKED,
     DEAD_LETTERING,
+    DELAYED,
     EXHAUSTED,
     NEVER,
     READY,
+    SETTLED,
     WAITING,
     Entry,
 )
@@ -34,6 +41,9 @@ from pydanube.kernel.policies import FailurePolicy, PoisonPolicy
 ACK_TIMEOUT_REASON: Final = "ack timeout"
 DEAD_LETTER_RETRY_MS: Final = 500
 """Pause after a dead-letter copy could not be published."""
+DELAYED_MAX: Final = 10_000
+"""How many delayed messages are kept beside the window; more than these take places in it."""
+NO_BYTE_LIMIT: Final = NO_LIMIT
 
 _ENTRIES_PER_SCAN_MS: Final = 64
 """Timers are found by scanning the window; a scan of n entries is followed by a pause of n/64 ms at least."""
@@ -50,8 +60,8 @@ class ReliableSubscription(DispatchWindow):
         super().__init__(cursor, settings.window, settings.window_bytes)
         self.blocked = 0
         """Messages that stand still under the block policy."""
-        self.outstanding = 0
-        """Messages sent and awaiting their ack."""
+        self.delayed = 0
+        """Messages whose delivery time is still to come."""
         self.counters = Counters()
         self._pacer = Pacer(settings.dispatch_rate)
         self._policy = settings.policy
@@ -59,7 +69,11 @@ class ReliableSubscription(DispatchWindow):
         self._consumers: dict[int, Consumer] = {}
         self._joins = 0
         self._attached = 0
+        self._window_limit = UnackedLimit(settings.window)
+        """Of the consumers that bring no limit of their own."""
         self._dead_letters: list[Entry] = []
+        self._delays: list[tuple[int, int]] = []
+        """Heap of when a delayed entry is to be sent, and its offset."""
         self._timer_ms = NEVER
         """No timer is due before this moment; it may be earlier than the first one."""
         self._now_ms = 0
@@ -68,26 +82,42 @@ class ReliableSubscription(DispatchWindow):
     # The log side.
 
     def room(self) -> int:
-        """How many messages may be offered now."""
+        """How many messages may be offered now; the last batch may be larger than what is left."""
         if self.blocked != 0 or self._attached == 0 or self.bytes_held >= self._bytes_max:
             return 0
-        room = self._messages_max - len(self._entries)
+        room = self._messages_max - len(self._entries) - self._surplus
+        if self.delayed != 0:
+            room += min(self.delayed, DELAYED_MAX)
         return room if room > 0 else 0
 
-    def offer(self, offset: int, message: bytes, key: str | bytes) -> int:
-        """Take the next message in log order and return the room left.
+    def offer(  # noqa: PLR0917 - once per message: by position is fastest
+        self,
+        offset: int,
+        message: bytes,
+        key: str | bytes,
+        count: int = 1,
+        base: int = -1,
+        not_before_ms: int = 0,
+        expires_ms: int = 0,
+    ) -> int:
+        """Take the next `count` messages in log order, all of them in `message`, and return the room left.
 
-        What the driver read under an earlier `room` is accepted even if there is none left by now.
+        `base` is the offset of the first one in `message`, if that is another than `offset`. They are not sent
+        before `not_before_ms` and not from `expires_ms` on. Both are compared with the last moment the machine
+        was told; 0 is none. What the driver read under an earlier `room` is accepted even if there is none left
+        by now.
         """
         assert offset == self.next_offset, f"offered {offset}, expected {self.next_offset}"
-        self.next_offset = offset + 1
-        entry = Entry(offset, message)
-        if self._enqueue(entry, key):
+        self.next_offset = offset + count
+        entry = Entry(offset, message, count, base if base >= 0 else offset, expires_ms)
+        if not_before_ms > self._now_ms:
+            self._delay(entry, key, not_before_ms)
+        elif self._enqueue(entry, key):
             self._add(entry)
         else:
-            self.counters.filtered += 1
+            self.counters.filtered += count
             if not self._entries:
-                self.cursor = offset
+                self.cursor = self.next_offset - 1
         return self.room()
 
     def skip_to(self, offset: int) -> None:
@@ -99,6 +129,23 @@ class ReliableSubscription(DispatchWindow):
         if not self._entries:
             self.cursor = offset - 1
 
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`, wherever in the log that is, as if nothing before it were unsettled.
+
+        The window is emptied and every block ends. Consumers, streams and credits stay. An ack of what was sent
+        before counts only if it is sent again.
+        """
+        self.counters.seeks += 1
+        self._forget_all(offset - 1)
+        self.blocked = 0
+        self.delayed = 0
+        self._delays.clear()
+        self._dead_letters.clear()
+        for consumer in self._consumers.values():
+            consumer.limit.left += consumer.outstanding
+            consumer.outstanding = 0
+        self._emptied()
+
     # The consumers' side.
 
     def join(self, consumer_id: int, *, filters: Sequence[str] = ()) -> None:
@@ -108,7 +155,7 @@ class ReliableSubscription(DispatchWindow):
             self._refiltered(consumer, filters)
             return
         self._joins += 1
-        consumer = Consumer(consumer_id, self._joins, filters)
+        consumer = Consumer(consumer_id, self._joins, filters, self._window_limit)
         self._consumers[consumer_id] = consumer
         self._joined(consumer)
 
@@ -122,10 +169,12 @@ class ReliableSubscription(DispatchWindow):
             self._detach(consumer)
         self._left(consumer)
 
-    def attach(self, consumer_id: int, now_ms: int) -> None:
+    def attach(self, consumer_id: int, now_ms: int, unacked_max: int = 0) -> None:
         """The consumer's stream was opened. If it had one, the new one takes over.
 
-        Everything sent to it and not acked is due at once. Nothing is sent before `grant`.
+        Everything sent to it and not acked is due at once. Nothing is sent before `grant`. With `unacked_max`
+        it may hold so many unacked messages, and the window is larger by as many while it is attached; with 0
+        it shares the subscription's window with the others.
         """
         consumer = self._consumers.get(consumer_id)
         if consumer is None:
@@ -137,7 +186,9 @@ class ReliableSubscription(DispatchWindow):
         consumer.credit = 0
         if consumer.attached:
             self._taken_over(consumer)
+            self._limit(consumer, unacked_max)
             return
+        self._limit(consumer, unacked_max)
         consumer.attached = True
         self._attached += 1
         self._opened(consumer)
@@ -150,32 +201,58 @@ class ReliableSubscription(DispatchWindow):
             self._detach(consumer)
             self._lost(consumer)
 
-    def grant(self, consumer_id: int, credit: int) -> None:
-        """Say how many more messages the consumer's stream takes; replaces what was said before."""
+    def grant(self, consumer_id: int, credit: int, credit_bytes: int = NO_BYTE_LIMIT) -> None:
+        """Say how much more the consumer's stream takes; replaces what was said before.
+
+        It is sent something while it takes at least one message and one byte; a batch may be more than that.
+        """
         consumer = self._consumers.get(consumer_id)
         if consumer is not None and consumer.attached:
-            consumer.credit = max(credit, 0)
+            consumer.credit = credit if credit_bytes > 0 else 0
+            consumer.credit_bytes = credit_bytes
+            consumer.counts_bytes = credit_bytes != NO_BYTE_LIMIT
 
     def ack(self, offset: int, now_ms: int) -> None:
         """Settle an outstanding message. Late, repeated and unknown acks change nothing."""
         entry = self._entries.get(offset)
-        if entry is None or entry.state != AWAITING_ACK:
+        if entry is None or entry.count != 1:
+            self.ack_range(offset, offset, now_ms)
             return
+        if entry.state != AWAITING_ACK:
+            return
+        # What `_acked` does, for the path of almost every message.
         self.counters.acked += 1
         consumer = entry.consumer
         assert consumer is not None
         consumer.outstanding -= 1
-        self.outstanding -= 1
+        consumer.limit.left += 1
         self._settle(entry)
+
+    def ack_range(self, first: int, last: int, now_ms: int) -> None:
+        """Settle what is outstanding of first..last, both included; whatever else lies there stays as it is."""
+        entry = self._entries.get(first)
+        if entry is not None and first + entry.count - 1 == last:
+            if entry.state == AWAITING_ACK:
+                self._acked(entry)
+            return
+        for entry in self._overlapping(first, last):
+            if entry.state == AWAITING_ACK:
+                self._acked(self._carve(entry, first, last))
 
     def nack(self, offset: int, now_ms: int, *, delay_ms: int = 0, reason: str | None = None) -> None:
         """Count an outstanding message as failed, or change the delay of one that is waiting already."""
-        entry = self._entries.get(offset)
-        # A ready one is about to be sent again anyhow; an exhausted one is in the hands of the policy.
-        if entry is None or entry.state not in (AWAITING_ACK, WAITING):
-            return
-        self.counters.nacked += 1
-        self._fail(entry, now_ms, delay_ms, reason)
+        self.nack_range(offset, offset, now_ms, delay_ms, reason)
+
+    def nack_range(
+        self, first: int, last: int, now_ms: int, delay_ms: int = 0, reason: str | None = None
+    ) -> None:
+        """Do so for all of first..last, both included."""
+        for entry in self._overlapping(first, last):
+            # A ready one is about to be sent again anyhow; an exhausted one is in the hands of the policy.
+            if entry.state in (AWAITING_ACK, WAITING):
+                failed = self._carve(entry, first, last)
+                self.counters.nacked += failed.count
+                self._fail(failed, now_ms, delay_ms, reason)
 
     def dead_lettered(self, offset: int, ok: bool) -> None:
         """The driver's answer to `DeadLetter`: the copy is published, or it has to be tried again."""
@@ -183,7 +260,7 @@ class ReliableSubscription(DispatchWindow):
         if entry is None or entry.state != DEAD_LETTERING:
             return
         if ok:
-            self.counters.dead_lettered += 1
+            self.counters.dead_lettered += entry.count
             self._settle(entry)
         else:
             entry.state = EXHAUSTED
@@ -196,12 +273,10 @@ class ReliableSubscription(DispatchWindow):
         self._policy = policy
         self._ack_timeout_ms = policy.ack_timeout_ms
         self._dead_letters.clear()
-        for entry in list(self._entries.values()):
+        for entry in [entry for entry in self._log if entry.state in (BLOCKED, EXHAUSTED)]:
             if entry.state == BLOCKED:
-                self.blocked -= 1
+                self.blocked -= entry.count
                 self._unblocked(entry)
-            elif entry.state != EXHAUSTED:
-                continue
             if entry.attempts > policy.max_redelivery_count:
                 if self._poison_policy() is not PoisonPolicy.BLOCK:
                     self._apply_poison_policy(entry)
@@ -211,7 +286,8 @@ class ReliableSubscription(DispatchWindow):
 
     def set_window(self, window: int) -> None:
         """Change how many messages may be unacked; a smaller window takes effect as messages are settled."""
-        self._messages_max = window
+        self._messages_max += window - self._window_limit.messages_max
+        self._window_limit.change(window)
 
     def set_dispatch_rate(self, rate: int) -> None:
         """Change how many messages may be sent per second; 0 means no limit."""
@@ -220,16 +296,20 @@ class ReliableSubscription(DispatchWindow):
     # Decisions.
 
     def tick(self, now_ms: int) -> None:
-        """Let time pass: ack deadlines, retry delays."""
+        """Let time pass: ack deadlines, retry delays, delivery times."""
         self._now_ms = now_ms
         if now_ms >= self._timer_ms:
             self._run_timers(now_ms)
+        if self._delays:
+            self._end_delays(now_ms)
 
     def actions(self, now_ms: int) -> list[Action]:
-        """Decide what to do now. Each delivery takes one of its consumer's credits."""
+        """Decide what to do now. Each delivery takes its messages and bytes off its consumer's credits."""
         self._now_ms = now_ms
         if now_ms >= self._timer_ms:
             self._run_timers(now_ms)
+        if self._delays:
+            self._end_delays(now_ms)
         actions: list[Action] = []
         self._out_of_tokens = False
         if self._dead_letters:
@@ -238,7 +318,7 @@ class ReliableSubscription(DispatchWindow):
             allowance = self._pacer.allowance(now_ms)
             deadline_ms = now_ms + self._ack_timeout_ms
             unspent = self._dispatch(allowance, deadline_ms, actions)
-            self._out_of_tokens = unspent == 0
+            self._out_of_tokens = unspent <= 0
             if unspent != allowance:
                 self.counters.delivered += allowance - unspent
                 self._pacer.spend(allowance - unspent)
@@ -248,15 +328,26 @@ class ReliableSubscription(DispatchWindow):
     def next_wake_ms(self) -> int | None:
         """When `actions` has to be called again even if nothing happens; None if there is no need."""
         wake = self._timer_ms
+        if self._delays:
+            wake = min(wake, self._delays[0][0])
         if self._out_of_tokens and self._entries:
             wake = min(wake, self._pacer.next_token_ms())
         return None if wake == NEVER else wake
 
     @property
+    def outstanding(self) -> int:
+        """How many messages were sent and await their ack."""
+        return sum([consumer.outstanding for consumer in self._consumers.values()])
+
+    @property
     def pending_redelivery(self) -> int:
         """How many messages have failed or lost their stream and are to be sent again."""
         return sum(
-            [e.state == WAITING or (e.state == READY and e.attempts > 0) for e in self._entries.values()]
+            [
+                entry.count
+                for entry in self._entries.values()
+                if entry.state == WAITING or (entry.state == READY and entry.attempts > 0)
+            ]
         )
 
     # What the kinds decide.
@@ -270,8 +361,23 @@ class ReliableSubscription(DispatchWindow):
         """Take back a message that is ready to be sent again."""
 
     @abstractmethod
+    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
+        """Take a new message that is not to be sent yet."""
+
+    @abstractmethod
+    def _fell_due(self, entry: Entry) -> None:
+        """The delivery time of one that was set aside has come."""
+
+    @abstractmethod
+    def _emptied(self) -> None:
+        """The window was emptied: nothing is ready and nothing set aside."""
+
+    @abstractmethod
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
-        """Send what may be sent, by `_send`; return what is left of the allowance."""
+        """Send what may be sent, by `_send`, and `_expire` what is too old.
+
+        Return what is left of the allowance; a batch may take more than that.
+        """
 
     @abstractmethod
     def _joined(self, consumer: Consumer) -> None: ...
@@ -311,17 +417,51 @@ class ReliableSubscription(DispatchWindow):
         entry.state = AWAITING_ACK
         entry.due_ms = deadline_ms
         entry.consumer = consumer
-        consumer.credit -= 1
-        consumer.outstanding += 1
-        self.outstanding += 1
+        count = entry.count
+        consumer.credit -= count
+        if consumer.counts_bytes:
+            consumer.take_bytes(len(entry.message))
+        consumer.outstanding += count
+        consumer.limit.left -= count
         if attempt > 1:
-            self.counters.redelivered += 1
-        actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt))
+            self.counters.redelivered += count
+        actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt, count, entry.base))
+
+    def _delay(self, entry: Entry, key: str | bytes, not_before_ms: int) -> None:
+        entry.state = DELAYED
+        if entry.expires_ms == 0:
+            entry.expires_ms = NEVER
+        self.delayed += entry.count
+        heappush(self._delays, (not_before_ms, entry.offset))
+        self._set_aside(entry, key)
+        self._add(entry)
+
+    def _expire(self, entry: Entry) -> None:
+        self.counters.expired += entry.count
+        self._settle(entry)
+
+    def _acked(self, entry: Entry) -> None:
+        count = entry.count
+        self.counters.acked += count
+        consumer = entry.consumer
+        assert consumer is not None
+        consumer.outstanding -= count
+        consumer.limit.left += count
+        self._settle(entry)
+
+    def _limit(self, consumer: Consumer, unacked_max: int) -> None:
+        """Say how many unacked messages it may hold; it holds none now."""
+        if consumer.attached:
+            self._messages_max -= consumer.unacked_max
+        self._messages_max += unacked_max
+        consumer.unacked_max = unacked_max
+        consumer.limit = UnackedLimit(unacked_max) if unacked_max > 0 else self._window_limit
 
     def _detach(self, consumer: Consumer) -> None:
         consumer.attached = False
         consumer.credit = 0
         self._attached -= 1
+        self._messages_max -= consumer.unacked_max
 
     def _take_back(self, consumer: Consumer) -> None:
         """Make ready again what is outstanding at the consumer."""
@@ -336,8 +476,8 @@ class ReliableSubscription(DispatchWindow):
         """The message is no longer outstanding."""
         consumer = entry.consumer
         if consumer is not None:
-            consumer.outstanding -= 1
-            self.outstanding -= 1
+            consumer.outstanding -= entry.count
+            consumer.limit.left += entry.count
             entry.consumer = None
 
     def _fail(self, entry: Entry, now_ms: int, delay_ms: int, reason: str | None) -> None:
@@ -361,25 +501,25 @@ class ReliableSubscription(DispatchWindow):
     def _exhaust(self, entry: Entry) -> None:
         poison = self._poison_policy()
         if poison is PoisonPolicy.DROP:
-            self.counters.exhausted_dropped += 1
+            self.counters.exhausted_dropped += entry.count
         elif poison is PoisonPolicy.DEAD_LETTER:
-            self.counters.exhausted_dead_lettered += 1
+            self.counters.exhausted_dead_lettered += entry.count
         else:
-            self.counters.exhausted_blocked += 1
+            self.counters.exhausted_blocked += entry.count
         self._apply_poison_policy(entry)
 
     def _apply_poison_policy(self, entry: Entry) -> None:
         poison = self._poison_policy()
         entry.due_ms = NEVER
         if poison is PoisonPolicy.DROP:
-            self.counters.dropped += 1
+            self.counters.dropped += entry.count
             self._settle(entry)
         elif poison is PoisonPolicy.DEAD_LETTER:
             entry.state = EXHAUSTED
             self._dead_letters.append(entry)
         else:
             entry.state = BLOCKED
-            self.blocked += 1
+            self.blocked += entry.count
             self._was_blocked(entry)
 
     def _poison_policy(self) -> PoisonPolicy:
@@ -394,17 +534,37 @@ class ReliableSubscription(DispatchWindow):
         assert topic is not None, "without a topic the policy is to block"
         for entry in self._dead_letters:
             entry.state = DEAD_LETTERING
-            actions.append(DeadLetter(entry.offset, entry.message, entry.attempts, entry.reason, topic))
+            actions.append(
+                DeadLetter(
+                    entry.offset,
+                    entry.message,
+                    entry.attempts,
+                    entry.reason,
+                    topic,
+                    entry.count,
+                    entry.base,
+                )
+            )
         self._dead_letters.clear()
 
     def _set_timer(self, entry: Entry, due_ms: int) -> None:
         entry.due_ms = due_ms
         self._timer_ms = min(self._timer_ms, due_ms)
 
+    def _end_delays(self, now_ms: int) -> None:
+        delays = self._delays
+        while delays and delays[0][0] <= now_ms:
+            entry = self._entries[heappop(delays)[1]]
+            self.delayed -= entry.count
+            entry.state = READY
+            self._fell_due(entry)
+
     def _run_timers(self, now_ms: int) -> None:
         due: list[Entry] = []
         earliest = NEVER
-        for entry in self._entries.values():
+        for entry in self._log:
+            if entry.state == SETTLED:
+                continue
             if entry.due_ms <= now_ms:
                 due.append(entry)
             elif entry.due_ms < earliest:
@@ -414,7 +574,7 @@ class ReliableSubscription(DispatchWindow):
         self._timer_ms = earliest
         for entry in due:
             if entry.state == AWAITING_ACK:
-                self.counters.ack_timeouts += 1
+                self.counters.ack_timeouts += entry.count
                 self._fail(entry, now_ms, 0, ACK_TIMEOUT_REASON)
             elif entry.state == WAITING:
                 self._make_ready(entry)
@@ -429,18 +589,32 @@ class ReliableSubscription(DispatchWindow):
             assert (entry.state == AWAITING_ACK) == (entry.consumer is not None), entry.describe()
             if entry.consumer is not None:
                 assert entry.consumer.attached, entry.describe()
-                outstanding[entry.consumer.consumer_id] += 1
+                outstanding[entry.consumer.consumer_id] += entry.count
             retried = entry.state == EXHAUSTED and entry not in self._dead_letters
             assert (entry.due_ms != NEVER) == (entry.state in (AWAITING_ACK, WAITING) or retried), (
                 entry.describe()
             )
             slack = self._now_ms + len(self._entries) // _ENTRIES_PER_SCAN_MS
             assert self._timer_ms <= max(entry.due_ms, slack), entry.describe()
+        window = self._window_limit.messages_max
+        sharing = 0
         for consumer in self._consumers.values():
             assert consumer.outstanding == outstanding[consumer.consumer_id], consumer.consumer_id
-            assert consumer.credit >= 0, consumer.consumer_id
+            assert consumer.credit <= 0 or consumer.credit_bytes > 0, consumer.consumer_id
             assert consumer.attached or consumer.credit == 0, consumer.consumer_id
-        assert self.outstanding == sum(outstanding.values())
+            if consumer.limit is self._window_limit:
+                assert consumer.unacked_max == 0, consumer.consumer_id
+                sharing += consumer.outstanding
+                continue
+            assert consumer.limit.messages_max == consumer.unacked_max > 0, consumer.consumer_id
+            assert consumer.limit.left == consumer.unacked_max - consumer.outstanding, consumer.consumer_id
+            window += consumer.unacked_max if consumer.attached else 0
+        assert self._window_limit.left == self._window_limit.messages_max - sharing
+        assert self._messages_max == window, (self._messages_max, window)
         assert self._attached == sum(consumer.attached for consumer in self._consumers.values())
-        assert self.blocked == sum(entry.state == BLOCKED for entry in self._entries.values())
+        assert self.blocked == sum(e.count for e in self._entries.values() if e.state == BLOCKED)
         assert all(entry.state == EXHAUSTED for entry in self._dead_letters)
+        delayed = [entry for entry in self._entries.values() if entry.state == DELAYED]
+        assert self.delayed == sum(entry.count for entry in delayed)
+        assert sorted(offset for _, offset in self._delays) == sorted(entry.offset for entry in delayed)
+        assert all(entry.attempts == 0 for entry in delayed)

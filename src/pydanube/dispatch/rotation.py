@@ -42,7 +42,7 @@ class Rotation:
             turn += 1
             if turn == len(consumers):
                 turn = 0
-            if consumer.credit > 0:
+            if consumer.credit > 0 and consumer.limit.left > 0:
                 self._turn = turn
                 return consumer
             if turn == first:

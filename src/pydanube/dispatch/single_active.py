@@ -19,7 +19,7 @@ class FailoverSubscription(LogOrderSubscription):
 
     def _next_consumer(self) -> Consumer | None:
         active = self._active
-        return active if active is not None and active.credit > 0 else None
+        return active if active is not None and active.credit > 0 and active.limit.left > 0 else None
 
     def _joined(self, consumer: Consumer) -> None:
         """Nothing changes before it has a stream."""
@@ -42,7 +42,10 @@ class FailoverSubscription(LogOrderSubscription):
             self._restart_unacked(consumer)
 
     def _restart_unacked(self, consumer: Consumer) -> None:
-        """Everything unacked is due now, in offset order, also what still serves a retry delay."""
+        """Everything unacked is due now, in offset order, also what still serves a retry delay.
+
+        What was never sent keeps its delivery time.
+        """
         self._take_back(consumer)
         for entry in self._entries.values():
             if entry.state == WAITING:
