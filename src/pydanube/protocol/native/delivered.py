@@ -1,0 +1,173 @@
+"""What a consumer of the native protocol gets: record batches with offsets and times, of batches and rows alike."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.protocol.danube_pb2 import StreamMessage
+from pydanube.protocol.native.batch import (
+    ATTRIBUTES,
+    BATCH_MESSAGES_MAX,
+    COMPACTION_KEY,
+    PUBLISH_TIME,
+    ROUTING_KEY,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+    is_batch,
+    read_layout,
+)
+from pydanube.protocol.native.bodies import NO_OFFSET, Item
+from pydanube.protocol.native.columns import (
+    ATTRIBUTE_MAP,
+    TIME,
+    decode_head,
+    decode_record_batch,
+    shared_attributes,
+)
+from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE, TIME_MS_MAX
+from pydanube.protocol.native_pb2 import BatchHead
+
+_NAME: Final = pa.dictionary(pa.int32(), pa.utf8())
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+DELIVERED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("offset", pa.int64()),
+        pa.field("publish_time", TIME),
+        pa.field("append_time", TIME),
+        pa.field("producer_name", _NAME),
+        pa.field("routing_key", pa.utf8()),
+        pa.field("attributes", ATTRIBUTE_MAP),
+        pa.field("schema_id", pa.uint64()),
+        pa.field("schema_version", pa.uint32()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+"""What a consumer gets; null where a message has no such value. The metadata names the topic."""
+
+
+def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
+    """The messages an item brings, as consumers get them; payloads are not copied."""
+    if not is_batch(item.body):
+        return delivered_rows([item], topic)
+    layout = read_layout(item.body)
+    _check_range(item, layout.count)
+    head = decode_head(layout)
+    batch = decode_record_batch(item.body, layout).slice(item.skip, item.messages)
+    count = item.messages
+    columns = layout.columns
+    if item.base == NO_OFFSET:
+        offsets = _nulls(pa.int64(), count)
+    else:
+        offsets = pa.arange(item.base + item.skip, item.base + item.skip + count)
+    return pa.RecordBatch.from_arrays(
+        [
+            offsets,
+            batch.column("publish_time")
+            if columns & PUBLISH_TIME
+            else _repeated(head.publish_time, TIME, count),
+            _repeated(item.append_ms, TIME, count),
+            pa.DictionaryArray.from_arrays(_zeros(count), pa.array([head.producer_name], pa.utf8())),
+            _own_or_shared(batch, head, "routing_key", columns & ROUTING_KEY),
+            _all_attributes(batch, head, columns),
+            _own_or_shared(batch, head, "schema_id", columns & SCHEMA_ID),
+            _own_or_shared(batch, head, "schema_version", columns & SCHEMA_VERSION),
+            batch.column("payload"),
+        ],
+        schema=_delivered_schema(topic),
+    )
+
+
+def delivered_rows(items: Sequence[Item], topic: str) -> pa.RecordBatch:
+    """One record batch of items whose bodies are rows."""
+    messages: list[StreamMessage] = []
+    for item in items:
+        _check_range(item, 1)
+        try:
+            messages.append(StreamMessage.FromString(item.body))
+        except DecodeError as error:
+            raise Rejected(f"malformed StreamMessage: {error}", ErrorCode.MALFORMED_REQUEST) from error
+    arrays = [
+        pa.array([None if item.base == NO_OFFSET else item.base for item in items], pa.int64()),
+        pa.array([min(message.publish_time, TIME_MS_MAX) for message in messages], TIME),
+        pa.array([item.append_ms for item in items], TIME),
+        pa.array([message.producer_name for message in messages], _NAME),
+        pa.array([m.routing_key if m.HasField("routing_key") else None for m in messages], pa.utf8()),
+        pa.array([list(m.attributes.items()) or None for m in messages], ATTRIBUTE_MAP),
+        pa.array([m.schema_id if m.HasField("schema_id") else None for m in messages], pa.uint64()),
+        pa.array([m.schema_version if m.HasField("schema_version") else None for m in messages], pa.uint32()),
+        pa.array([message.payload for message in messages], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_delivered_schema(topic))
+
+
+def _check_range(item: Item, count: int) -> None:
+    if not 0 < item.messages <= count - item.skip:
+        raise _bad_item(f"messages {item.skip} to {item.skip + item.messages} of {count}")
+    if item.base != NO_OFFSET and item.base > _OFFSET_MAX - count:
+        raise _bad_item(f"offset {item.base}")
+
+
+def _bad_item(what: str) -> Rejected:
+    return Rejected(f"malformed DELIVER: {what} cannot be", ErrorCode.PROTOCOL_VIOLATION)
+
+
+@lru_cache(maxsize=1024)
+def _delivered_schema(topic: str) -> pa.Schema:
+    return DELIVERED_SCHEMA.with_metadata({"topic": topic})
+
+
+def _own_or_shared(batch: pa.RecordBatch, head: BatchHead, name: str, own: int) -> pa.Array:
+    if own:
+        return batch.column(name)
+    kind = DELIVERED_SCHEMA.field(name).type
+    if head.HasField(name):
+        return _repeated(getattr(head, name), kind, batch.num_rows)
+    return _nulls(kind, batch.num_rows)
+
+
+def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.Array:
+    """Attributes of each message as its `StreamMessage` would have them."""
+    shared = shared_attributes(head)
+    if not columns & (ATTRIBUTES | COMPACTION_KEY):
+        if shared:
+            return _repeated(list(shared.items()), ATTRIBUTE_MAP, batch.num_rows)
+        return _nulls(ATTRIBUTE_MAP, batch.num_rows)
+    if not shared and not columns & COMPACTION_KEY:
+        return batch.column("attributes")
+    merged = [dict(shared) for _ in range(batch.num_rows)]
+    if columns & ATTRIBUTES:
+        for attributes, own in zip(merged, batch.column("attributes").to_pylist(), strict=True):
+            attributes.update(own or ())
+    if columns & COMPACTION_KEY:
+        for attributes, key in zip(merged, batch.column("compaction_key").to_pylist(), strict=True):
+            if key is not None:
+                attributes[COMPACTION_KEY_ATTRIBUTE] = key.decode()
+    return pa.array([list(attributes.items()) or None for attributes in merged], ATTRIBUTE_MAP)
+
+
+def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return _all_nulls(kind).slice(0, count)
+
+
+@lru_cache(maxsize=16)
+def _all_nulls(kind: pa.DataType) -> pa.Array:
+    """As many as any batch needs; a slice of it costs less than nulls of its own."""
+    return pa.nulls(BATCH_MESSAGES_MAX, kind)
+
+
+def _zeros(count: int) -> pa.Array:
+    return _all_zeros().slice(0, count)
+
+
+@lru_cache(maxsize=1)
+def _all_zeros() -> pa.Array:
+    return pa.repeat(pa.scalar(0, pa.int32()), BATCH_MESSAGES_MAX)

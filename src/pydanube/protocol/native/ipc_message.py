@@ -1,0 +1,95 @@
+"""What a batch's Arrow part must be before Arrow's own reader may see it: one plain record-batch message.
+
+Arrow's reader trusts more than a broker may: buffers compressed inside the message state how much memory to set aside,
+and metadata of its own can refer to one long text a million times. Neither is part of a batch, so the message's table
+(FlatBuffers: a table knows its fields by the offsets in its vtable) is walked here and both are refused.
+"""
+
+import struct
+from typing import Final
+
+from pydanube.protocol.native.batch import invalid_batch
+
+METADATA_BYTES_MAX: Final = 8 * 1024
+"""Far more than all columns of a batch need."""
+
+_CONTINUATION: Final = 0xFFFF_FFFF
+_PREFIX_BYTES: Final = 8
+_METADATA_V5: Final = 4
+_RECORD_BATCH: Final = 3
+
+# Numbers of fields in the tables `Message` and `RecordBatch`.
+_VERSION: Final = 0
+_HEADER_TYPE: Final = 1
+_HEADER: Final = 2
+_BODY_LENGTH: Final = 3
+_CUSTOM_METADATA: Final = 4
+_LENGTH: Final = 0
+_COMPRESSION: Final = 3
+_VARIADIC_COUNTS: Final = 4
+
+_PREFIX = struct.Struct("<II")
+_U16 = struct.Struct("<H")
+_I32 = struct.Struct("<i")
+_U32 = struct.Struct("<I")
+_I64 = struct.Struct("<q")
+
+
+def check_ipc_message(message: memoryview, count: int) -> None:
+    """Accept an uncompressed record-batch message of `count` rows that fills `message` exactly.
+
+    Raises:
+        Rejected: with BATCH_INVALID.
+    """
+    if len(message) < _PREFIX_BYTES:
+        raise invalid_batch("its Arrow part is cut short")
+    continuation, metadata_bytes = _PREFIX.unpack_from(message)
+    body_at = _PREFIX_BYTES + metadata_bytes
+    if continuation != _CONTINUATION or metadata_bytes > METADATA_BYTES_MAX or metadata_bytes % 8:
+        raise invalid_batch("its Arrow part does not begin as an encapsulated message")
+    metadata = bytes(message[_PREFIX_BYTES:body_at])
+    try:
+        body_bytes = _check_metadata(metadata, count)
+    except (struct.error, IndexError) as error:
+        raise invalid_batch("the Arrow message's metadata is cut short") from error
+    if body_at + body_bytes != len(message):
+        raise invalid_batch(
+            f"the Arrow message states {body_at + body_bytes} bytes, the part has {len(message)}"
+        )
+
+
+def _check_metadata(metadata: bytes, count: int) -> int:
+    """Check the tables `Message` and `RecordBatch`; the length of the body."""
+    message: int = _U32.unpack_from(metadata)[0]
+    version_at = _field(metadata, message, _VERSION)
+    kind_at = _field(metadata, message, _HEADER_TYPE)
+    header_at = _field(metadata, message, _HEADER)
+    body_length_at = _field(metadata, message, _BODY_LENGTH)
+    if not version_at or _U16.unpack_from(metadata, version_at)[0] != _METADATA_V5:
+        raise invalid_batch("the Arrow message is not of metadata version 5")
+    if not kind_at or metadata[kind_at] != _RECORD_BATCH or not header_at:
+        raise invalid_batch("the Arrow message is not a record batch")
+    if _field(metadata, message, _CUSTOM_METADATA):
+        raise invalid_batch("the Arrow message carries metadata of its own")
+    header = header_at + _U32.unpack_from(metadata, header_at)[0]
+    length_at = _field(metadata, header, _LENGTH)
+    if not length_at or _I64.unpack_from(metadata, length_at)[0] != count:
+        raise invalid_batch(f"the Arrow message does not hold the {count} messages stated")
+    if _field(metadata, header, _COMPRESSION):
+        raise invalid_batch("its buffers are compressed one by one; only the whole part may be")
+    if _field(metadata, header, _VARIADIC_COUNTS):
+        raise invalid_batch("the Arrow message has view columns")
+    return int(_I64.unpack_from(metadata, body_length_at)[0]) if body_length_at else 0
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Position of a table's field; 0: absent, which no field's position is."""
+    vtable = table - int(_I32.unpack_from(metadata, table)[0])
+    if vtable < 0:
+        # A negative position would count from the end.
+        raise invalid_batch("the Arrow message's metadata is malformed")
+    slot = 4 + 2 * number
+    if slot >= _U16.unpack_from(metadata, vtable)[0]:
+        return 0
+    offset: int = _U16.unpack_from(metadata, vtable + slot)[0]
+    return table + offset if offset else 0
