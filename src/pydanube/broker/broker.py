@@ -13,10 +13,13 @@ import structlog
 
 from pydanube.broker import facts
 from pydanube.broker.agenda import Agenda
+from pydanube.broker.batches import check_batch
 from pydanube.broker.dead_letters import DeadLetters
 from pydanube.broker.directory import TopicDirectory
+from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic, TopicFacts
 from pydanube.broker.live_topic import LiveTopic
+from pydanube.broker.reader import Reader
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.sessions import Consumer, Outlet, Producer, RecentIds, Session
 from pydanube.broker.subscription import Subscription
@@ -26,10 +29,12 @@ from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName, check_name
 from pydanube.kernel.policies import DispatchStrategy, FsyncPolicy, Policies, Retention, SubscriptionType
+from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.log.journal import Journal
 from pydanube.metadata.counters import next_id
 from pydanube.metadata.store import ABSENT, MetadataStore
-from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan
+from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan, scan_publish
+from pydanube.protocol.native.timing import timing
 
 log = structlog.get_logger("pydanube.broker")
 
@@ -41,6 +46,8 @@ KEY_FILTERS_MAX = 256
 """Key filters one consumer may have."""
 
 CLOSED_SESSION_MS = 60_000
+IDEMPOTENT_MS = 7 * 24 * 60 * 60 * 1_000
+"""How long after it was last seen an idempotent producer is remembered."""
 SESSIONS_REMEMBERED_MAX = 10_000
 
 
@@ -130,8 +137,14 @@ class Broker:
         dispatch: int,
         exclusive: bool = False,
         subject: str | None = None,
+        idempotent: bool = False,
+        epoch: int | None = None,
     ) -> Producer:
-        """Register a producer name on a topic, creating the topic if that is allowed; idempotent by name."""
+        """Register a producer name on a topic, creating the topic if that is allowed; the same name again is the same.
+
+        An `idempotent` producer begins a session, which ends those of the same name before it; with the `epoch` of
+        one it goes on with that session.
+        """
         self._check_running()
         name = TopicName.parse(topic_name)
         check_name(producer_name, what="producer name")
@@ -150,9 +163,15 @@ class Broker:
             known = topic.producers.get(producer_name)
             if known is not None:
                 known.seen_ms = now
+                if idempotent:
+                    await self._begin_session(known, epoch)
                 return known
+            if epoch is not None:
+                raise _fenced(f"producer {producer_name!r} of topic {name} is not known any more")
             topic.check_new_producer(exclusive=exclusive, now_ms=now)
-            record = ProducerFacts(id=self._new_id(), name=producer_name, exclusive=exclusive)
+            record = ProducerFacts(
+                id=self._new_id(), name=producer_name, exclusive=exclusive, epoch=1 if idempotent else 0
+            )
             await self._store.put(facts.producer_key(name, record.id), facts.encode(record))
             return self._add_producer(topic, record)
 
@@ -167,24 +186,55 @@ class Broker:
             raise self._unknown_id("producer", scan.producer_id, ErrorCode.PRODUCER_UNKNOWN)
         topic = producer.topic
         if scan.topic_name != topic.wire_name:
-            raise Rejected(
-                f"producer {producer.id} belongs to topic {topic.text}, the message names {scan.topic_name!r}",
-                ErrorCode.TOPIC_MISMATCH,
-            )
+            raise _foreign_topic(producer, scan.topic_name)
         now = self._clock.now_ms()
         try:
-            if len(body) > MESSAGE_BYTES_MAX:
-                raise Rejected(
-                    f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                )
-            topic.admit(scan.payload_bytes, now)
-            topic.publish(body, producer, now, done)
+            _check_row_size(body)
+            topic.admit(scan.payload_bytes, 1, now)
+            is_timed = scan.is_timed and any(timing(body))
+            topic.publish(body, 1, producer, 0, is_timed, now, done)
         except DanubeError as error:
             topic.refused[error.status.name] += 1
             raise
         producer.sent += 1
         return topic
+
+    def publish_entry(
+        self, producer: Producer, epoch: int, sequence: int, body: bytes, done: PublishDone
+    ) -> tuple[int, int]:
+        """Take one entry body, a row or a batch; returns its first offset and how many messages it holds.
+
+        `epoch` is that of the producer's session, `sequence` that of the first message if it is idempotent.
+        """
+        topic = producer.topic
+        now = self._clock.now_ms()
+        try:
+            if epoch != producer.epoch:
+                raise _fenced(f"producer {producer.name!r} of topic {topic.text} has a newer session")
+            if (sequence == 0) != (epoch == 0):
+                raise Rejected(
+                    f"sequence {sequence} from a producer that is {'not ' if epoch == 0 else ''}idempotent: such a "
+                    "one counts its messages from 1, others say 0"
+                )
+            if body[0] == 0:
+                batch = check_batch(body)
+                self._check_sender(producer, batch.head.producer_id)
+                count, payload_bytes, is_timed = batch.count, batch.payload_bytes_max, batch.is_timed
+            else:
+                scan = scan_publish(body)
+                self._check_sender(producer, scan.producer_id)
+                if scan.topic_name != topic.wire_name:
+                    raise _foreign_topic(producer, scan.topic_name)
+                _check_row_size(body)
+                count, payload_bytes = 1, scan.payload_bytes
+                is_timed = scan.is_timed and any(timing(body))
+            topic.admit(payload_bytes, count, now)
+            offset = topic.publish(body, count, producer, sequence, is_timed, now, done)
+        except DanubeError as error:
+            topic.refused[error.status.name] += 1
+            raise
+        producer.sent += count
+        return offset, count
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────
 
@@ -197,8 +247,12 @@ class Broker:
         consumer_name: str,
         kind: int,
         key_filters: Sequence[str] = (),
+        start: Position = CURSOR,
     ) -> Consumer:
-        """Register a consumer name on a subscription; the same name again takes over. Never creates a topic."""
+        """Register a consumer name on a subscription; the same name again takes over. Never creates a topic.
+
+        `start` is where a subscription begins that does not exist yet.
+        """
         self._check_running()
         topic = self._topic(TopicName.parse(topic_name))
         check_name(subscription_name, what="subscription name")
@@ -218,7 +272,10 @@ class Broker:
             if subscription is None:
                 subscription_type = _subscription_type(kind)
                 settings = await facts.load_subscription_settings(self._store, topic.name, subscription_name)
-                subscription = topic.new_subscription(subscription_name, subscription_type, settings)
+                next_offset = None if start == CURSOR else await topic.find(start)
+                subscription = topic.new_subscription(
+                    subscription_name, subscription_type, settings, next_offset
+                )
             elif subscription.kind is SubscriptionType.EXCLUSIVE:
                 for gone in list(subscription.consumers.values()):
                     self.remove_consumer(gone)
@@ -260,11 +317,51 @@ class Broker:
 
     def ack(self, scan: AckScan) -> None:
         """Settle one offset of a subscription. Late, foreign and duplicate acks are harmless."""
-        self._addressed(scan).ack(scan.topic_offset)
+        self._addressed(scan).ack(scan.topic_offset, scan.topic_offset)
 
     def nack(self, scan: AckScan, *, delay_ms: int, reason: str | None) -> None:
         """Ask for redelivery of one offset."""
-        self._addressed(scan).nack(scan.topic_offset, delay_ms=delay_ms, reason=reason)
+        self._addressed(scan).nack(scan.topic_offset, scan.topic_offset, delay_ms=delay_ms, reason=reason)
+
+    @unbroken
+    async def leave(self, consumer: Consumer) -> None:
+        """A consumer said goodbye: forget it at once, so that others need not wait for its place."""
+        topic = self._topic_of(consumer)
+        async with topic.changing:
+            if self._consumers.get(consumer.id) is consumer:
+                self.remove_consumer(consumer)
+                await self._store_subscription(topic, consumer.subscription)
+
+    @unbroken
+    async def seek(self, consumer: Consumer, position: Position) -> int:
+        """Move a whole subscription, also backwards; returns the offset it goes on with."""
+        topic = self._topic_of(consumer)
+        subscription = consumer.subscription
+        if not isinstance(topic, ReliableTopic) or not isinstance(subscription, DurableSubscription):
+            raise Rejected(f"topic {topic.text} is non-reliable: there is nothing to seek in")
+        async with topic.changing:
+            next_offset = (
+                subscription.cursor + 1
+                if position.kind is PositionKind.CURSOR
+                else await topic.find(position)
+            )
+            # First where it begins at the latest, then how far it has come: a crash in between changes nothing.
+            if next_offset - 1 < subscription.initial_cursor:
+                subscription.initial_cursor = next_offset - 1
+                await self._store_subscription(topic, subscription)
+            subscription.seek(next_offset)
+            await topic.log.move_cursor(subscription.name, subscription.cursor)
+        return next_offset
+
+    async def open_reader(
+        self, *, topic_name: str, start: Position, end: Position | None, outlet: Outlet
+    ) -> Reader:
+        """Replay a range of a reliable topic without a subscription."""
+        self._check_running()
+        topic = self._topic(TopicName.parse(topic_name))
+        if not isinstance(topic, ReliableTopic):
+            raise Rejected(f"topic {topic.text} is non-reliable: it keeps nothing that could be read")
+        return await topic.open_reader(start, end, outlet)
 
     # ── questions ───────────────────────────────────────────────────────────────────────────────
 
@@ -273,6 +370,9 @@ class Broker:
 
     def partitions(self, topic_name: str) -> list[str]:
         return [str(name) for name in self.topics.partitions(TopicName.parse(topic_name))]
+
+    def dispatch_of(self, consumer: Consumer) -> DispatchStrategy:
+        return self._topic_of(consumer).dispatch
 
     def is_producer_healthy(self, producer_id: int) -> bool:
         producer = self._producers.get(producer_id)
@@ -302,8 +402,11 @@ class Broker:
         for topic in self.topics:
             async with topic.changing:
                 for producer in list(topic.producers.values()):
-                    if producer.idle_ms(now) > idle_ms_max:
+                    # The memory of what an idempotent one has sent is what makes its retries harmless.
+                    keep_ms = IDEMPOTENT_MS if producer.epoch else idle_ms_max
+                    if producer.idle_ms(now) > keep_ms:
                         await self._store.delete(facts.producer_key(topic.name, producer.id))
+                        topic.forget_producer(producer.id)
                         del topic.producers[producer.name]
                         del self._producers[producer.id]
                         self._closed.add(producer.id, now)
@@ -346,6 +449,28 @@ class Broker:
         if topic is None:
             raise Rejected(f"topic {name} not found", ErrorCode.TOPIC_UNKNOWN)
         return topic
+
+    def _topic_of(self, consumer: Consumer) -> Topic:
+        return self._topic(consumer.subscription.topic_name)
+
+    async def _begin_session(self, producer: Producer, epoch: int | None) -> None:
+        if epoch is not None:
+            if epoch != producer.epoch:
+                raise _fenced(
+                    f"producer {producer.name!r} of topic {producer.topic.text} has a newer session than {epoch}"
+                )
+            return
+        producer.epoch += 1  # from this moment on, whatever becomes of the new session
+        key = facts.producer_key(producer.topic.name, producer.id)
+        await self._store.put(key, facts.encode(producer.facts))
+
+    def _check_sender(self, producer: Producer, named: int) -> None:
+        if named != producer.id:
+            raise Rejected(
+                f"the message names producer {named}, the channel belongs to producer {producer.id} of topic "
+                f"{producer.topic.text}",
+                ErrorCode.PRODUCER_UNKNOWN,
+            )
 
     def _addressed(self, scan: AckScan) -> Subscription:
         if not scan.has_msg_id:
@@ -472,6 +597,25 @@ class Broker:
     async def _topic_for_dead_letters(self, topic_name: str) -> Topic:
         name = TopicName.parse(topic_name)
         return self.topics.get(name) or await self._create_topic(name, DispatchStrategy.RELIABLE, None)
+
+
+def _fenced(what: str) -> Conflict:
+    return Conflict(f"{what}: this one may not publish any more", ErrorCode.PRODUCER_FENCED)
+
+
+def _foreign_topic(producer: Producer, named: bytes) -> Rejected:
+    return Rejected(
+        f"producer {producer.id} belongs to topic {producer.topic.text}, the message names {named!r}",
+        ErrorCode.TOPIC_MISMATCH,
+    )
+
+
+def _check_row_size(body: bytes) -> None:
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise Rejected(
+            f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
 
 
 def _check_key_filters(key_filters: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from pydanube.broker.batches import batch_rows
 from pydanube.broker.facts import ProducerFacts
 from pydanube.broker.sessions import Producer
 from pydanube.broker.topic import Topic
@@ -13,6 +14,7 @@ from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.policies import PoisonPolicy
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
+from pydanube.protocol.native.timing import TIMING_ATTRIBUTES
 
 log = structlog.get_logger("pydanube.broker")
 
@@ -22,12 +24,14 @@ REASON_CHARACTERS_MAX = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message some subscription gave up on."""
+    """Messages some subscription gave up on: `count` of them from `offset` on, in an entry that begins at `base`."""
 
     target: str
     topic: str
     subscription: str
     offset: int
+    count: int
+    base: int
     message: bytes
     attempts: int
     reason: str | None
@@ -50,18 +54,29 @@ class DeadLetters:
         task.add_done_callback(self._sending.discard)
 
     async def _send(self, letter: DeadLetter, done: Callable[[bool], None]) -> None:
+        outcomes: list[bool] = []
+
         def published(error: DanubeError | None) -> None:
             if error is not None:
                 log.warning("dead letter not published", target=letter.target, error=error.text)
-            done(error is None)
+            outcomes.append(error is None)
+            if len(outcomes) == letter.count:
+                done(all(outcomes))
 
         try:
             topic = await self._find_or_create(letter.target)
             producer = self._producer(topic)
             now = self._clock.now_ms()
-            topic.publish(self._copy(letter, topic, producer, now), producer, now, published)
+            copies = self._copies(letter, producer, now)
         except DanubeError as error:
-            published(error)
+            log.warning("dead letter not published", target=letter.target, error=error.text)
+            done(False)
+            return
+        for copy in copies:
+            try:
+                topic.publish(copy, 1, producer, 0, False, now, published)
+            except DanubeError as error:
+                published(error)
 
     def _producer(self, topic: Topic) -> Producer:
         producer = self._producers.get(topic.text)
@@ -70,22 +85,34 @@ class DeadLetters:
             self._producers[topic.text] = producer
         return producer
 
-    def _copy(self, letter: DeadLetter, topic: Topic, producer: Producer, now_ms: int) -> bytes:
-        copy = StreamMessage.FromString(letter.message)
-        copy.attributes.update(
-            {
-                "x-original-topic": letter.topic,
-                "x-original-subscription": letter.subscription,
-                "x-original-topic-offset": str(letter.offset),
-                "x-original-producer-id": str(copy.msg_id.producer_id),
-                "x-original-broker-addr": copy.msg_id.broker_addr,
-                "x-poison-policy": PoisonPolicy.DEAD_LETTER.value,
-                "x-delivery-attempt": str(letter.attempts),
-            }
-        )
-        if letter.reason is not None:
-            copy.attributes["x-failure-reason"] = letter.reason[:REASON_CHARACTERS_MAX]
-        copy.msg_id.CopyFrom(MsgID(producer_id=producer.id, topic_name=topic.text))
-        copy.producer_name = PRODUCER_NAME
-        copy.publish_time = now_ms
-        return copy.SerializeToString()
+    def _copies(self, letter: DeadLetter, producer: Producer, now_ms: int) -> list[bytes]:
+        if letter.message[0] == 0:
+            rows = batch_rows(letter.message, letter.topic, letter.offset - letter.base, letter.count)
+        else:
+            rows = [letter.message]
+        return [
+            _copy(row, letter, letter.offset + number, producer, now_ms) for number, row in enumerate(rows)
+        ]
+
+
+def _copy(row: bytes, letter: DeadLetter, offset: int, producer: Producer, now_ms: int) -> bytes:
+    copy = StreamMessage.FromString(row)
+    for name in TIMING_ATTRIBUTES:
+        copy.attributes.pop(name, None)  # a copy neither waits nor expires
+    copy.attributes.update(
+        {
+            "x-original-topic": letter.topic,
+            "x-original-subscription": letter.subscription,
+            "x-original-topic-offset": str(offset),
+            "x-original-producer-id": str(copy.msg_id.producer_id),
+            "x-original-broker-addr": copy.msg_id.broker_addr,
+            "x-poison-policy": PoisonPolicy.DEAD_LETTER.value,
+            "x-delivery-attempt": str(letter.attempts),
+        }
+    )
+    if letter.reason is not None:
+        copy.attributes["x-failure-reason"] = letter.reason[:REASON_CHARACTERS_MAX]
+    copy.msg_id.CopyFrom(MsgID(producer_id=producer.id, topic_name=producer.topic.text))
+    copy.producer_name = PRODUCER_NAME
+    copy.publish_time = now_ms
+    return copy.SerializeToString()

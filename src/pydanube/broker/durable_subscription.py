@@ -12,20 +12,28 @@ from collections.abc import Sequence
 import structlog
 
 from pydanube.broker.agenda import Agenda
+from pydanube.broker.batches import batch_rows
 from pydanube.broker.dead_letters import DeadLetter, DeadLetters
 from pydanube.broker.sessions import Consumer, Session
 from pydanube.broker.subscription import Subscription
 from pydanube.dispatch import actions, reliable_subscription
 from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import FailurePolicy, SubscriptionType
+from pydanube.log.tail import Row
 from pydanube.log.topic_log import TopicLog
-from pydanube.protocol.messages import offset_suffix, routing_key
+from pydanube.protocol.messages import routing_key
+from pydanube.protocol.native.batch import message_count
+from pydanube.protocol.native.timing import timing
 
 log = structlog.get_logger("pydanube.broker")
 
 READ_AHEAD_BYTES_MAX = 1024 * 1024
 READ_AHEAD_MESSAGES_MAX = 1_000
+"""What is read at once for consumers that take rows; those that take batches get more at once."""
+BATCHES_AHEAD_BYTES_MAX = 4 * 1024 * 1024
+BATCHES_AHEAD_MESSAGES_MAX = 100_000
 READ_RETRY_MS = 5_000
 """Pause before stored history that could not be read is tried again."""
 
@@ -38,7 +46,7 @@ class DurableSubscription(Subscription):
         name: str,
         kind: SubscriptionType,
         *,
-        topic: str,
+        topic_name: TopicName,
         topic_log: TopicLog,
         initial_cursor: int,
         failure_policy: FailurePolicy,
@@ -48,10 +56,10 @@ class DurableSubscription(Subscription):
         clock: Clock,
         dead_letters: DeadLetters,
     ) -> None:
-        super().__init__(name, kind, initial_cursor=initial_cursor)
+        super().__init__(name, kind, topic_name, initial_cursor=initial_cursor)
         self.is_listed = False
         self.read_errors = 0
-        self._topic = topic
+        self._topic = str(topic_name)
         self._log = topic_log
         self._agenda = agenda
         self._clock = clock
@@ -68,7 +76,10 @@ class DurableSubscription(Subscription):
         self._saved_cursor = cursor
         self._needs_key = kind is SubscriptionType.KEY_SHARED
         self._sessions: dict[int, Session] = {}
-        self._ahead: deque[tuple[int, bytes]] = deque()
+        self._takes_batches = False
+        """Whether everybody who is attached can be sent a batch whole."""
+        self._ahead: deque[Row] = deque()
+        """What was read, or taken apart, and not offered yet."""
         self._reading: asyncio.Task[None] | None = None
         self._read_not_before_ms = 0
         self._wake_at_ms = 0
@@ -79,21 +90,41 @@ class DurableSubscription(Subscription):
         return self.machine.cursor
 
     @property
+    def next_offset(self) -> int:
+        return self.machine.cursor + 1
+
+    @property
     def lag(self) -> int:
         """Messages in the log that are not settled here."""
         return self._log.committed_end - 1 - self.machine.cursor
 
-    def ack(self, offset: int) -> None:
-        self.machine.ack(offset, self._clock.monotonic_ms())
+    def ack(self, first: int, last: int) -> None:
+        now = self._clock.monotonic_ms()
+        if first == last:
+            self.machine.ack(first, now)
+        else:
+            self.machine.ack_range(first, last, now)
         self._agenda.add(self)
 
-    def nack(self, offset: int, *, delay_ms: int, reason: str | None) -> None:
-        self.machine.nack(offset, self._clock.monotonic_ms(), delay_ms=delay_ms, reason=reason)
+    def nack(self, first: int, last: int, *, delay_ms: int, reason: str | None) -> None:
+        self.machine.nack_range(first, last, self._clock.monotonic_ms(), delay_ms, reason)
+        self._agenda.add(self)
+
+    def seek(self, next_offset: int) -> None:
+        """Go on at that offset, whatever was consumed or is outstanding."""
+        self.machine.seek(next_offset)
+        self._ahead.clear()
+        self._saved_cursor = next_offset - 1
+        self._log.reset_cursor(self.name, next_offset - 1)
+        now = self._clock.monotonic_ms()
+        for session in list(self._sessions.values()):
+            if not session.outlet.seeked(next_offset):
+                self.close_session(session.consumer, now)
         self._agenda.add(self)
 
     def drained(self, session: Session) -> None:
         if self._sessions.get(session.consumer.id) is session:
-            self.machine.grant(session.consumer.id, session.outlet.room())
+            self._grant(session)
             self._agenda.add(self)
 
     def tick(self) -> None:
@@ -145,16 +176,61 @@ class DurableSubscription(Subscription):
             if rows is None:
                 self._read_behind(now_ms)
                 return
-            for offset, body in rows:
-                machine.offer(offset, body, routing_key(body) if self._needs_key else b"")
+            for number, (base, body, append_ms) in enumerate(rows):
+                if body[0] == 0:
+                    if not self._takes_batches:
+                        self._take_apart(base, body, append_ms, rows[number + 1 :])
+                        break
+                    self._offer_batch(base, body, append_ms, now_ms)
+                elif append_ms:
+                    self._offer_timed(base, body, append_ms, now_ms)
+                else:
+                    machine.offer(base, body, routing_key(body) if self._needs_key else b"")
             room = machine.room()
 
-    def _rows_ahead(self, room: int) -> list[tuple[int, bytes]] | None:
-        """What a background read left, if it fits where the machine is."""
+    def _offer_batch(self, base: int, body: bytes, append_ms: int, now_ms: int) -> None:
+        """Whole, but for the part of it that was consumed before a restart or a seek."""
+        machine = self.machine
+        offset = machine.next_offset
+        count = base + message_count(body) - offset
+        if append_ms:
+            not_before, expires = self._times(body, append_ms, now_ms)
+            machine.offer(offset, body, b"", count, base, not_before, expires)
+        else:
+            machine.offer(offset, body, b"", count, base)
+
+    def _offer_timed(self, offset: int, body: bytes, append_ms: int, now_ms: int) -> None:
+        not_before, expires = self._times(body, append_ms, now_ms)
+        key = routing_key(body) if self._needs_key else b""
+        self.machine.offer(offset, body, key, 1, -1, not_before, expires)
+
+    def _times(self, body: bytes, append_ms: int, now_ms: int) -> tuple[int, int]:
+        """From when and until when the messages may be sent, on the machine's clock; 0: no such limit."""
+        deliver_at, deliver_after, ttl = timing(body)
+        shift = now_ms - self._clock.now_ms()
+        if deliver_after:
+            deliver_at = max(deliver_at, append_ms + deliver_after)
+        return max(deliver_at + shift, 1) if deliver_at else 0, append_ms + ttl + shift if ttl else 0
+
+    def _take_apart(self, base: int, body: bytes, append_ms: int, behind: list[Row]) -> None:
+        """Put the messages of a batch, one by one, in front of what was read behind it."""
+        skip = self.machine.next_offset - base
+        messages = batch_rows(body, self._topic, skip, message_count(body) - skip)
+        self._ahead.extendleft(reversed(behind))
+        self._ahead.extendleft(
+            [
+                (base + skip + number, messages[number], append_ms)
+                for number in range(len(messages) - 1, -1, -1)
+            ]
+        )
+
+    def _rows_ahead(self, room: int) -> list[Row] | None:
+        """What was read before, if it fits where the machine is."""
         ahead = self._ahead
-        while ahead and ahead[0][0] < self.machine.next_offset:
+        next_offset = self.machine.next_offset
+        while ahead and ahead[0][0] < next_offset and not _holds(ahead[0], next_offset):
             ahead.popleft()
-        if not ahead or ahead[0][0] != self.machine.next_offset:
+        if not ahead or ahead[0][0] > next_offset:
             ahead.clear()
             return None
         return [ahead.popleft() for _ in range(min(room, len(ahead)))]
@@ -165,9 +241,14 @@ class DurableSubscription(Subscription):
 
     async def _read_cold(self, offset: int) -> None:
         try:
-            rows = await self._log.read_cold(
-                offset, messages_max=READ_AHEAD_MESSAGES_MAX, bytes_max=READ_AHEAD_BYTES_MAX
-            )
+            if self._takes_batches:
+                rows = await self._log.read_cold(
+                    offset, messages_max=BATCHES_AHEAD_MESSAGES_MAX, bytes_max=BATCHES_AHEAD_BYTES_MAX
+                )
+            else:
+                rows = await self._log.read_cold(
+                    offset, messages_max=READ_AHEAD_MESSAGES_MAX, bytes_max=READ_AHEAD_BYTES_MAX
+                )
             self._ahead = deque(rows)
         except DanubeError as error:
             # Never skipped: the subscription waits until the bytes can be read, or an operator decides.
@@ -191,14 +272,21 @@ class DurableSubscription(Subscription):
         for action in decided:
             if isinstance(action, actions.Deliver):
                 session = self._sessions[action.consumer_id]
-                session.outlet.send(action.message, offset_suffix(action.offset))
+                base = action.base
+                session.outlet.send(
+                    base, 0, action.offset - base, action.count, action.attempt, action.message
+                )
                 served.add(action.consumer_id)
-                self.messages_out += 1
+                self.messages_out += action.count
                 self.bytes_out += len(action.message)
             else:
                 self._send_dead_letter(action)
         for consumer_id in served:
-            self.machine.grant(consumer_id, self._sessions[consumer_id].outlet.room())
+            self._grant(self._sessions[consumer_id])
+
+    def _grant(self, session: Session) -> None:
+        outlet = session.outlet
+        self.machine.grant(session.consumer.id, outlet.room(), outlet.room_bytes())
 
     def _send_dead_letter(self, action: actions.DeadLetter) -> None:
         letter = DeadLetter(
@@ -206,6 +294,8 @@ class DurableSubscription(Subscription):
             topic=self._topic,
             subscription=self.name,
             offset=action.offset,
+            count=action.count,
+            base=action.base,
             message=action.message,
             attempts=action.attempts,
             reason=action.reason,
@@ -244,11 +334,25 @@ class DurableSubscription(Subscription):
     def _attached(self, session: Session, now_ms: int) -> None:
         consumer_id = session.consumer.id
         self._sessions[consumer_id] = session
-        self.machine.attach(consumer_id, now_ms)
-        self.machine.grant(consumer_id, session.outlet.room())
+        self._judge_sessions()
+        self.machine.attach(consumer_id, now_ms, session.outlet.unacked_max)
+        self._grant(session)
         self._agenda.add(self)
 
     def _detached(self, consumer: Consumer, now_ms: int) -> None:
         if self._sessions.pop(consumer.id, None) is not None:
+            self._judge_sessions()
             self.machine.detach(consumer.id, now_ms)
             self._agenda.add(self)
+
+    def _judge_sessions(self) -> None:
+        # Keys belong to single messages, and one consumer that knows rows only may get any of them.
+        self._takes_batches = not self._needs_key and all(
+            session.outlet.takes_batches for session in self._sessions.values()
+        )
+
+
+def _holds(row: Row, offset: int) -> bool:
+    """Whether the entry, which begins before that offset, reaches it."""
+    base, body, _ = row
+    return body[0] == 0 and base + message_count(body) > offset

@@ -35,9 +35,12 @@ def with_subject(topic: TopicFacts, subject: str) -> TopicFacts:
 
 
 class ProducerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """`epoch` counts the sessions of an idempotent producer; 0 if it never was one."""
+
     id: int
     name: str
     exclusive: bool = False
+    epoch: int = 0
 
 
 class ConsumerFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,28 +37,45 @@ class Outlet(ABC):
     A base class, not a Protocol: compiled callers reach its methods directly, once per message.
     """
 
+    takes_batches = False
+    """Whether a batch may be sent whole. If not, it is taken apart before it is dispatched."""
+    unacked_max = 0
+    """Messages this client may hold unacknowledged beside the subscription's window; 0: it lives within that."""
+
     @abstractmethod
     def room(self) -> int:
         """How many more messages the stream takes now; 0 while its reader is not draining it."""
 
     @abstractmethod
-    def send(self, message: bytes, suffix: bytes) -> None:
-        """Queue one message: the two parts, one after the other."""
+    def room_bytes(self) -> int:
+        """How many more bytes it takes now; the last entry sent may exceed that."""
+
+    @abstractmethod
+    def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
+        """Queue `count` messages: those behind the first `skip` of an entry body that begins at offset `base`."""
 
     @abstractmethod
     def end(self, error: DanubeError | None = None) -> None:
         """End the stream, with OK or with an error. Nothing may be sent after."""
 
+    @abstractmethod
+    def seeked(self, next_offset: int) -> bool:
+        """The subscription was moved: nothing sent before counts. False if the client cannot be told but by an end."""
+
 
 class Producer:
     """One producer name on one topic."""
 
-    __slots__ = ("_sent_before", "exclusive", "id", "name", "seen_ms", "sent", "topic")
+    __slots__ = ("_sent_before", "channels", "epoch", "exclusive", "id", "name", "seen_ms", "sent", "topic")
 
     def __init__(self, facts: ProducerFacts, topic: "Topic", now_ms: int) -> None:
         self.id = facts.id
         self.name = facts.name
         self.exclusive = facts.exclusive
+        self.epoch = facts.epoch
+        """Which session of an idempotent producer may publish: each new one ends those before. 0: not idempotent."""
+        self.channels = 0
+        """How many connections have it open; only the native protocol says so."""
         self.topic = topic
         self.seen_ms = now_ms
         self.sent = 0
@@ -66,13 +83,17 @@ class Producer:
 
     def idle_ms(self, now_ms: int) -> int:
         """How long ago it was last seen. Sends only count up; reading this turns them into a time."""
-        if self.sent != self._sent_before:
+        if self.sent != self._sent_before or self.channels:
             self._sent_before = self.sent
             self.seen_ms = now_ms
         return now_ms - self.seen_ms
 
     def is_live(self, now_ms: int) -> bool:
         return self.idle_ms(now_ms) < PRODUCER_GRACE_MS
+
+    @property
+    def facts(self) -> ProducerFacts:
+        return ProducerFacts(id=self.id, name=self.name, exclusive=self.exclusive, epoch=self.epoch)
 
 
 class Session:

@@ -10,16 +10,20 @@ from collections.abc import Sequence
 from pydanube.broker.facts import ConsumerFacts, SubscriptionFacts
 from pydanube.broker.sessions import Consumer, Outlet, Session
 from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import SubscriptionType
 
 
 class Subscription(ABC):
     """What both kinds share: the register of consumers and their sessions."""
 
-    def __init__(self, name: str, kind: SubscriptionType, *, initial_cursor: int) -> None:
+    def __init__(
+        self, name: str, kind: SubscriptionType, topic_name: TopicName, *, initial_cursor: int
+    ) -> None:
         self.name = name
+        self.topic_name = topic_name
         self.kind = kind
-        self._initial_cursor = initial_cursor
+        self.initial_cursor = initial_cursor
         self.consumers: dict[str, Consumer] = {}
         self.messages_out = 0
         self.bytes_out = 0
@@ -30,7 +34,7 @@ class Subscription(ABC):
         return SubscriptionFacts(
             name=self.name,
             type=self.kind,
-            initial_cursor=self._initial_cursor,
+            initial_cursor=self.initial_cursor,
             consumers=tuple(consumer.facts for consumer in self.consumers.values()),
         )
 
@@ -101,15 +105,22 @@ class Subscription(ABC):
             self.detach(session, now_ms)
             session.outlet.end(error)
 
+    @property
+    @abstractmethod
+    def next_offset(self) -> int:
+        """The first offset that is not settled."""
+
     @abstractmethod
     def drained(self, session: Session) -> None:
         """The session's stream has room again."""
 
     @abstractmethod
-    def ack(self, offset: int) -> None: ...
+    def ack(self, first: int, last: int) -> None:
+        """Settle the offsets from `first` to `last`; those not outstanding are ignored."""
 
     @abstractmethod
-    def nack(self, offset: int, *, delay_ms: int, reason: str | None) -> None: ...
+    def nack(self, first: int, last: int, *, delay_ms: int, reason: str | None) -> None:
+        """Ask for redelivery of the offsets from `first` to `last`."""
 
     @abstractmethod
     def _joined(self, consumer: Consumer) -> None: ...

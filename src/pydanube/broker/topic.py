@@ -14,6 +14,7 @@ from pydanube.kernel.distribution import Distribution
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import DispatchStrategy, Policies, SubscriptionType
+from pydanube.kernel.positions import Position
 
 log = structlog.get_logger("pydanube.broker")
 
@@ -46,20 +47,47 @@ class Topic(ABC):
         self._publish_rate = RateNote(policies.max_publish_rate)
 
     @abstractmethod
-    def publish(self, body: bytes, producer: Producer, now_ms: int, done: PublishDone) -> None:
-        """Take one checked StreamMessage; `done` is called when it is as safe as the topic promises."""
+    def publish(  # noqa: PLR0917
+        self,
+        body: bytes,
+        count: int,
+        producer: Producer,
+        sequence: int,
+        is_timed: bool,
+        now_ms: int,
+        done: PublishDone,
+    ) -> int:
+        """Take one checked entry body of `count` messages and return its first offset, NO_OFFSET if it gets none.
+
+        `done` is called when the messages are as safe as the topic promises. `sequence` is that of the first
+        message of an idempotent producer, 0 for others.
+        """
+
+    @abstractmethod
+    async def find(self, position: Position) -> int:
+        """The offset a position means now."""
 
     @abstractmethod
     def new_subscription(
-        self, name: str, kind: SubscriptionType, settings: StoredSubscription
+        self, name: str, kind: SubscriptionType, settings: StoredSubscription, next_offset: int | None
     ) -> Subscription:
-        """Make a subscription that starts at the present end of the topic."""
+        """Make a subscription that starts at `next_offset`, or at the present end of the topic."""
+
+    def last_sequence(self, producer_id: int) -> int:
+        """The highest sequence the topic has of an idempotent producer; 0 if there is none."""
+        return 0
+
+    def forget_producer(self, producer_id: int) -> None:  # noqa: B027
+        """The producer is not known any more: nor need be what it has sent."""
 
     @abstractmethod
     def remove_subscription(self, subscription: Subscription) -> None: ...
 
-    def admit(self, payload_bytes: int, now_ms: int) -> None:
-        """Refuse what the topic's state or limits do not allow, before anything is taken."""
+    def admit(self, payload_bytes: int, count: int, now_ms: int) -> None:
+        """Refuse what the topic's state or limits do not allow, before anything is taken.
+
+        `payload_bytes` is the size of the largest payload.
+        """
         if self._draining:
             raise Unavailable(
                 f"topic {self.text} is being closed here: look it up again", ErrorCode.TOPIC_DRAINING
@@ -70,8 +98,16 @@ class Topic(ABC):
                 f"payload of {payload_bytes} bytes exceeds max_message_size {limit} of topic {self.text}",
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
-        if self._publish_rate.limit and self._publish_rate.exceeded(now_ms):
+        if self._publish_rate.limit and self._publish_rate.exceeded(count, now_ms):
             log.warning("publish rate exceeded", topic=self.text, max_publish_rate=self._publish_rate.limit)
+
+    def _count_in(self, count: int, size: int) -> None:
+        self.messages_in += count
+        self.bytes_in += size
+        if count == 1:
+            self.message_sizes.record(size)
+        else:
+            self.message_sizes.record_many(size // count, count)
 
     def add_producer(self, facts: ProducerFacts, now_ms: int) -> Producer:
         producer = Producer(facts, self, now_ms)
@@ -149,12 +185,12 @@ class RateNote:
         self._filled_ms = 0
         self._noted_ms = -10_000
 
-    def exceeded(self, now_ms: int) -> bool:
-        """Count one message; say so at most every ten seconds when the rate is over the limit."""
+    def exceeded(self, count: int, now_ms: int) -> bool:
+        """Count messages; say so at most every ten seconds when the rate is over the limit."""
         self._tokens = min(self.limit, self._tokens + (now_ms - self._filled_ms) * self.limit / 1_000)
         self._filled_ms = now_ms
-        if self._tokens >= 1:
-            self._tokens -= 1
+        if self._tokens >= count:
+            self._tokens -= count
             return False
         if now_ms - self._noted_ms < 10_000:
             return False

@@ -38,6 +38,15 @@ class Distribution:
             self._buckets += [0] * (index + 1 - len(self._buckets))
             self._buckets[index] += 1
 
+    def record_many(self, value: int, times: int) -> None:
+        """The same value that often: of a batch, its mean."""
+        self.record(value)
+        if times > 1:
+            self.sum += value * (times - 1)
+            shift = value.bit_length() - 5
+            index = value if shift <= 0 else (shift << 4) + (value >> shift)
+            self._buckets[min(index, BUCKETS_MAX - 1)] += times - 1
+
     @property
     def count(self) -> int:
         return sum(self._buckets)

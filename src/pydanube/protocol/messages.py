@@ -17,6 +17,9 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 OFFSET_SUFFIX_BYTES_MAX: Final = 13
 """Longest `offset_suffix`: tag, length, inner tag, ten bytes of number."""
 
+_TIMING_ATTRIBUTES: Final = (b"x-deliver-at", b"x-deliver-after", b"x-ttl")
+"""`native/timing.py` reads them."""
+
 _VARINT: Final = 0
 _FIXED64: Final = 1
 _BYTES: Final = 2
@@ -26,11 +29,13 @@ _FIXED32: Final = 5
 class PublishScan:
     """What a publish needs to know of its StreamMessage."""
 
-    __slots__ = ("has_msg_id", "payload_bytes", "producer_id", "request_id", "topic_name")
+    __slots__ = ("has_msg_id", "is_timed", "payload_bytes", "producer_id", "request_id", "topic_name")
 
     def __init__(self) -> None:
         self.request_id: int = 0
         self.has_msg_id: bool = False
+        self.is_timed: bool = False
+        """Whether an attribute may ask for a delivery time or a time to live."""
         self.producer_id: int = 0
         self.topic_name: bytes = b""
         self.payload_bytes: int = 0
@@ -77,7 +82,8 @@ def scan_publish(body: bytes) -> PublishScan:
             position += size
         elif tag == 0x3A:  # one attribute
             size, position = _length(body, position, end)
-            _check_attribute(body, position, position + size)
+            if _check_attribute(body, position, position + size):
+                scan.is_timed = True
             position += size
         elif tag >> 3 <= 10:
             raise _malformed("StreamMessage", position, f"tag {tag} is not one of this message's")
@@ -190,17 +196,25 @@ def _scan_ack_msg_id(body: bytes, position: int, end: int, scan: AckScan) -> Non
             position = _skip(body, tag, position, end)
 
 
-def _check_attribute(body: bytes, position: int, end: int) -> None:
+def _check_attribute(body: bytes, position: int, end: int) -> bool:
+    """Check one attribute; whether its name is one of those that set times."""
+    is_timed = False
     while position < end:
         tag, position = _varint(body, position, end)
         if tag in (0x0A, 0x12):
             size, position = _length(body, position, end)
             _check_text(body, position, position + size)
+            if tag == 0x0A:
+                is_timed = (
+                    body.startswith(b"x-", position)
+                    and body[position : position + size] in _TIMING_ATTRIBUTES
+                )
             position += size
         elif tag >> 3 <= 2:
             raise _malformed("attributes", position, f"tag {tag} is not one of an attribute's")
         else:
             position = _skip(body, tag, position, end)
+    return is_timed
 
 
 def _check_text(body: bytes, start: int, end: int) -> None:

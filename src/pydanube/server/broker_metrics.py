@@ -14,6 +14,7 @@ from pydanube.server.metrics import Sample
 from pydanube.wire.calls import CallCounts
 from pydanube.wire.grpc_connection import GrpcServer
 from pydanube.wire.listener import Listener
+from pydanube.wire.native_connection import NativeServer
 from pydanube.wire.routes import DataPlane
 
 SHARED = "*"
@@ -24,11 +25,19 @@ class BrokerMetrics:
     """The `Source` of a broker's metrics port."""
 
     def __init__(
-        self, broker: Broker, journal: Journal, services: DataPlane, server: GrpcServer, listener: Listener
+        self,
+        broker: Broker,
+        journal: Journal,
+        *,
+        services: DataPlane,
+        server: GrpcServer,
+        native: NativeServer,
+        listener: Listener,
     ) -> None:
         self._broker = broker
         self._journal = journal
         self._server = server
+        self._native = native
         self._listener = listener
         producer, consumer = services.producer, services.consumer
         self._calls: list[tuple[str, str, CallCounts]] = [
@@ -38,6 +47,8 @@ class BrokerMetrics:
             ("consumer", "receive_messages", consumer.receive_calls),
             ("consumer", "ack", consumer.ack_calls),
             ("consumer", "nack", consumer.nack_calls),
+            ("native", "publish", native.publish_calls),
+            ("native", "request", native.request_calls),
         ]
 
     def samples(self) -> Iterator[Sample]:
@@ -62,9 +73,10 @@ class BrokerMetrics:
         yield metrics.HEARTBEAT_POLLS, (), self._broker.ticks
         yield metrics.NOTIFIER_POLLS, (), self._broker.agenda.runs
         yield metrics.CONNECTIONS_OPEN, (), self._listener.connections_open
-        yield metrics.CONNECTIONS, (), self._server.connections_total
+        yield metrics.CONNECTIONS, (), self._server.connections.total + self._native.connections.total
         yield metrics.CONNECTIONS_REFUSED, (), self._listener.connections_refused_total
-        yield metrics.PROTOCOL_ERRORS, (), self._server.protocol_errors_total
+        errors = self._server.protocol_errors_total + self._native.protocol_errors_total
+        yield metrics.PROTOCOL_ERRORS, (), errors
         for service, method, counts in self._calls:
             yield metrics.RPCS, (service, method, "ok"), counts.ok
             yield metrics.RPCS, (service, method, "error"), counts.errors

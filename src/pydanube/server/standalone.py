@@ -6,6 +6,7 @@ from pathlib import Path
 
 import structlog
 
+from pydanube import __version__
 from pydanube.broker.broker import Broker, BrokerSettings
 from pydanube.broker.housekeeping import Housekeeping
 from pydanube.broker.reliable_topic import ReliableTopic
@@ -19,9 +20,11 @@ from pydanube.server.config import ServerConfig, Settings
 from pydanube.server.exporter import Exporter
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
+from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.grpc_connection import GrpcServer
-from pydanube.wire.listener import Listener, http2_door, server_tls
+from pydanube.wire.listener import Listener, http2_door, native_door, server_tls
+from pydanube.wire.native_connection import NativeServer
 from pydanube.wire.routes import DataPlane
 
 log = structlog.get_logger("pydanube.server")
@@ -97,15 +100,21 @@ class Standalone:
     async def _open_front_door(self, broker: Broker, journal: Journal, identity: int) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
         listeners, settings = self.config.listeners, self.config.settings
-        services = DataPlane.of(broker, Advertised(listeners.broker_url, listeners.connect_url))
-        server = GrpcServer(services.routes(), limits=_http2_limits(settings), before_write=broker.agenda.run)
-        journal.call_after_commit(server.flush)
+        advertised = Advertised(listeners.broker_url, listeners.connect_url)
+        services = DataPlane.of(broker, advertised)
+        write_pass = WritePass(broker.agenda.run)
+        journal.call_after_commit(write_pass.run)
+        server = GrpcServer(services.routes(), limits=_http2_limits(settings), write_pass=write_pass)
+        native = NativeServer(broker, advertised, identity=f"pydanube {__version__}", write_pass=write_pass)
         listener = Listener(
-            [http2_door(server.new_connection)], connections_max=settings.limits.max_connections
+            [http2_door(server.new_connection), native_door(native.new_connection)],
+            connections_max=settings.limits.max_connections,
         )
 
         if listeners.prometheus is not None:
-            metrics = BrokerMetrics(broker, journal, services, server, listener)
+            metrics = BrokerMetrics(
+                broker, journal, services=services, server=server, native=native, listener=listener
+            )
             exporter = Exporter(listeners.prometheus, metrics, broker_id=str(identity))
             await exporter.start()
             self._closing.push_async_callback(exporter.stop)
@@ -114,7 +123,9 @@ class Standalone:
             listener.stop_accepting()
             await broker.stop()
             await asyncio.sleep(REOPEN_SECONDS)
-            await server.drain(DRAIN_SECONDS)
+            await asyncio.gather(
+                server.connections.drain(DRAIN_SECONDS), native.connections.drain(DRAIN_SECONDS)
+            )
             await listener.close()
 
         self._closing.push_async_callback(close)
@@ -124,6 +135,7 @@ class Standalone:
         self.client_port = listener.port
         bound = listeners.bound_to(listener.port)
         services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
+        native.advertised = services.discovery.advertised
         log.info(
             "broker ready",
             broker_id=str(identity),

@@ -1,13 +1,18 @@
 """danube.ConsumerService: subscribing, the stream of messages, acks and nacks."""
 
+from pydanube.broker.batches import batch_rows
 from pydanube.broker.broker import Broker
 from pydanube.broker.sessions import Outlet, Session
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol.danube_pb2 import ConsumerRequest, ConsumerResponse, NackRequest, ReceiveRequest
 from pydanube.protocol.http2.headers import Headers
-from pydanube.protocol.messages import encode_request_id, scan_ack
+from pydanube.protocol.messages import encode_request_id, offset_suffix, scan_ack
+from pydanube.protocol.native.bodies import NO_OFFSET
 from pydanube.wire.calls import CallCounts, parse
 from pydanube.wire.grpc_connection import GrpcConnection
+
+NO_BYTE_LIMIT = 1 << 62
+"""HTTP/2 windows bound what a stream takes; `room` knows them."""
 
 
 class ConsumerService:
@@ -77,8 +82,22 @@ class ConsumerStream(Outlet):
     def room(self) -> int:
         return self._connection.room(self._stream_id)
 
-    def send(self, message: bytes, suffix: bytes) -> None:
-        self._connection.send(self._stream_id, message, suffix)
+    def room_bytes(self) -> int:
+        return NO_BYTE_LIMIT
+
+    def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
+        if body[0] != 0:
+            suffix = offset_suffix(base) if base != NO_OFFSET else b""
+            self._connection.send(self._stream_id, body, suffix)
+            return
+        # A batch that was dispatched whole to a client that took batches, and has now come to this one.
+        assert self.session is not None
+        topic = str(self.session.consumer.subscription.topic_name)
+        for number, row in enumerate(batch_rows(body, topic, skip, count), base + skip):
+            self._connection.send(self._stream_id, row, offset_suffix(number))
+
+    def seeked(self, next_offset: int) -> bool:
+        return False
 
     def end(self, error: DanubeError | None = None) -> None:
         if not self._is_ended:

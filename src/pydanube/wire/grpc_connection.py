@@ -14,17 +14,17 @@ from typing import Any, Final
 from pydanube.kernel.errors import DanubeError, ErrorCode
 from pydanube.protocol.grpc import MESSAGE_BYTES_MAX, Call, GrpcServerConnection
 from pydanube.protocol.http2 import Headers, Http2Limits
+from pydanube.wire.connections import ConnectionRegister, ServedConnection, WritePass
 
 log = logging.getLogger("pydanube.wire")
 
-_TICK_SECONDS: Final = 1.0
 _WRITE_BUFFER_BYTES: Final = 256 * 1024
 # How long a connection that is being closed may take to write its last words.
 _CLOSE_SECONDS: Final = 5.0
 
 
 class GrpcServer:
-    """The connections of one gRPC service table: routes, limits, counters, the write pass and the timer."""
+    """One gRPC service table: routes, limits, counters."""
 
     def __init__(
         self,
@@ -32,81 +32,25 @@ class GrpcServer:
         *,
         limits: Http2Limits | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
-        before_write: Callable[[], None] = lambda: None,
+        write_pass: WritePass | None = None,
     ) -> None:
         self.routes: Final = routes
-        # Runs before anything is written, so that what calls set in motion leaves with their answers.
-        self.before_write: Final = before_write
         self.limits: Final = limits or Http2Limits(body_bytes_max=message_bytes_max + 5)
         self.message_bytes_max: Final = message_bytes_max
-        self.connections: Final[set[GrpcConnection]] = set()
-        self.tasks: Final[set[asyncio.Task[None]]] = set()
+        self.write_pass: Final = write_pass or WritePass()
+        self.connections: Final = ConnectionRegister()
         # Counters, read by the metrics page
-        self.connections_total = 0
         self.calls_total = 0
         self.failures_total = 0
         self.resets_total = 0
         self.protocol_errors_total = 0
-        self._dirty: list[GrpcConnection] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._all_closed: asyncio.Event | None = None
 
     def new_connection(self, on_lost: Callable[[], None] | None = None) -> "GrpcConnection":
         """A protocol for one accepted connection; `on_lost` is called once when it is over."""
         return GrpcConnection(self, on_lost)
 
-    async def drain(self, seconds: float) -> None:
-        """Announce the end, let open calls finish for up to `seconds`, then close what is left."""
-        for connection in list(self.connections):
-            connection.shutdown()
-        if self.connections:
-            self._all_closed = asyncio.Event()
-            try:
-                await asyncio.wait_for(self._all_closed.wait(), seconds)
-            except TimeoutError:
-                log.info("connections=%d closed before their calls had ended", len(self.connections))
-        for connection in list(self.connections):
-            connection.abort()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    def opened(self, connection: "GrpcConnection") -> None:
-        self.connections_total += 1
-        self.connections.add(connection)
-        if self._timer is None:
-            self._timer = connection.loop.call_later(_TICK_SECONDS, self._tick, connection.loop)
-
-    def lost(self, connection: "GrpcConnection") -> None:
-        self.connections.discard(connection)
-        if not self.connections:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            if self._all_closed is not None:
-                self._all_closed.set()
-
-    def mark_dirty(self, connection: "GrpcConnection") -> None:
-        """The connection has something to write: one pass writes for all of them."""
-        if not self._dirty:
-            connection.loop.call_soon(self.flush)
-        self._dirty.append(connection)
-
-    def flush(self) -> None:
-        """Write for every connection that has something to say. Runs by itself at the next turn of the loop."""
-        self.before_write()
-        dirty = self._dirty
-        self._dirty = []
-        for connection in dirty:
-            connection.flush()
-
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(_TICK_SECONDS, self._tick, loop)
-        for connection in list(self.connections):
-            connection.tick()
-
-
-class GrpcConnection:
+class GrpcConnection(ServedConnection):
     """One connection as the event loop and the services see it. An asyncio protocol by shape, not by base.
 
     Services use `reply`, `fail`, `start`, `send`, `finish`, `room`, `on_closed` and `on_drained`; all of them
@@ -232,7 +176,7 @@ class GrpcConnection:
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
-        self._server.opened(self)
+        self._server.connections.opened(self)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -252,7 +196,7 @@ class GrpcConnection:
                     self._fail_by_bug(event.stream_id, event.path)
             else:
                 self._call_closed(event.stream_id)
-        self._server.before_write()
+        self._server.write_pass.before_write()
         self._reading = False
         self.flush()
 
@@ -272,7 +216,7 @@ class GrpcConnection:
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._count_ends()
-        self._server.lost(self)
+        self._server.connections.lost(self)
         self._call_all_closed()
         if self._on_lost is not None:
             self._on_lost()
@@ -280,7 +224,7 @@ class GrpcConnection:
 
     def _mark_dirty(self) -> None:
         self._dirty = True
-        self._server.mark_dirty(self)
+        self._server.write_pass.add(self)
 
     def _close(self, transport: asyncio.Transport) -> None:
         self._closing_since = self.loop.time()
@@ -340,7 +284,7 @@ def asynchronous(answer: Callable[[bytes, Headers], Awaitable[bytes]]) -> Handle
     def handle(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
         task = connection.loop.create_task(run(connection, stream_id, body, headers))
         connection.on_closed(stream_id, task.cancel)  # type: ignore[arg-type]
-        tasks = connection._server.tasks
+        tasks = connection._server.connections.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydanube.protocol.http2.frames import PREFACE
+from pydanube.protocol.native.frames import ALPN as NATIVE_ALPN
+from pydanube.protocol.native.frames import PREFACE as NATIVE_PREFACE
 
 log = logging.getLogger("pydanube.wire")
 
@@ -30,9 +32,9 @@ _HTTP1_METHODS = (
 _HTTP1_ANSWER = (
     b"HTTP/1.1 505 HTTP Version Not Supported\r\n"
     b"content-type: text/plain\r\n"
-    b"content-length: 22\r\n"
+    b"content-length: 46\r\n"
     b"connection: close\r\n\r\n"
-    b"this port speaks gRPC\n"
+    b"this port speaks gRPC and the native protocol\n"
 )
 
 
@@ -48,6 +50,11 @@ class Door:
 def http2_door(factory: ProtocolFactory) -> Door:
     """The door for gRPC. A few bytes of the preface tell it apart; the core checks all of it."""
     return Door(PREFACE[:14], "h2", factory)
+
+
+def native_door(factory: ProtocolFactory) -> Door:
+    """The door for the native protocol."""
+    return Door(NATIVE_PREFACE, NATIVE_ALPN, factory)
 
 
 class Listener:
@@ -202,7 +209,7 @@ class _Threshold:
 
 
 def server_tls(
-    certificate: Path, key: Path, *, client_ca: Path | None = None, alpn: Sequence[str] = ("h2",)
+    certificate: Path, key: Path, *, client_ca: Path | None = None, alpn: Sequence[str] = ("h2", NATIVE_ALPN)
 ) -> ssl.SSLContext:
     """A TLS context for the port; with `client_ca`, clients must show a certificate it has signed."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -60,7 +60,7 @@ async def serve(certificate: Path | None, key: Path | None) -> None:
     gc.set_threshold(50_000)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await listener.close()
-    await server.drain(1.0)
+    await server.connections.drain(1.0)
 
 
 if __name__ == "__main__":

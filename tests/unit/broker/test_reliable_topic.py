@@ -47,8 +47,14 @@ class Bucket(Outlet):
     def room(self) -> int:
         return self.space - len(self.messages)
 
-    def send(self, message: bytes, suffix: bytes) -> None:
-        self.messages.append(message)
+    def room_bytes(self) -> int:
+        return 1 << 40
+
+    def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
+        self.messages.append(body)
+
+    def seeked(self, next_offset: int) -> bool:
+        return True
 
     def end(self, error: DanubeError | None = None) -> None:
         pass
@@ -64,7 +70,9 @@ class Stage:
         producer = Producer(ProducerFacts(id=1, name="p"), self.topic, 0)
         safe = asyncio.Event()
         for left in range(count, 0, -1):
-            self.topic.publish(b"", producer, 1, lambda error, left=left: safe.set() if left == 1 else None)
+            self.topic.publish(
+                b"\x08\x01", 1, producer, 0, False, 1, lambda error, left=left: safe.set() if left == 1 else None
+            )
         await safe.wait()
         self._agenda.run()
 
@@ -77,7 +85,7 @@ class Stage:
 
     def ack(self, subscription: DurableSubscription, *offsets: int) -> None:
         for offset in offsets:
-            subscription.ack(offset)
+            subscription.ack(offset, offset)
         self._agenda.run()
 
 

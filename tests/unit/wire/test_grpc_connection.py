@@ -286,9 +286,9 @@ async def test_counters_tell_what_happened() -> None:
     connection, _ = connect(server)
     connection.data_received(call(1, "/echo") + call(3, "/nothing") + call(5, "/hold"))
     connection.data_received(frame(RST_STREAM, 0, 5, bytes(4)))
-    assert (server.connections_total, len(server.connections)) == (1, 1)
+    assert (server.connections.total, len(server.connections.open)) == (1, 1)
     connection.connection_lost(None)
-    assert len(server.connections) == 0
+    assert len(server.connections.open) == 0
     assert (server.calls_total, server.failures_total, server.resets_total) == (3, 1, 1)
 
 
@@ -307,7 +307,7 @@ async def test_the_task_of_a_cancelled_call_is_cancelled() -> None:
     connection.data_received(call(1, "/wait"))
     await one_pass()
     connection.data_received(frame(RST_STREAM, 0, 1, bytes(4)))
-    while server.tasks:
+    while server.connections.tasks:
         await one_pass()
     assert ended == ["ended"]
     connection.connection_lost(None)
@@ -330,7 +330,7 @@ async def listening(server: GrpcServer) -> AsyncIterator[int]:
         yield acceptor.sockets[0].getsockname()[1]
     finally:
         acceptor.close()
-        await server.drain(0.1)
+        await server.connections.drain(0.1)
 
 
 async def test_a_reader_that_stops_reading_the_socket_bounds_what_is_sent() -> None:
@@ -365,6 +365,6 @@ async def test_a_vanished_client_is_noticed_while_idle() -> None:
             await loop.sock_sendall(client, HELLO + call(1, "/hold"))
             while not held.calls:
                 await one_pass()
-        while server.connections:
+        while server.connections.open:
             await one_pass()
     assert held.closed == [1]

@@ -109,7 +109,7 @@ async def bench() -> AsyncIterator[Bench]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CLIENT_OPTIONS) as channel:
         yield Bench(service, server, port, channel)
     acceptor.close()
-    await server.drain(1.0)
+    await server.connections.drain(1.0)
 
 
 async def test_a_unary_call_is_answered(bench: Bench) -> None:
@@ -218,7 +218,7 @@ async def test_a_lost_connection_is_noticed_while_idle(bench: Bench) -> None:
         streams = [channel.unary_stream("/test.Echo/Idle")(b"") for _ in range(3)]
         for stream in streams:
             await stream.initial_metadata()
-        for connection in list(bench.server.connections):
+        for connection in list(bench.server.connections.open):
             connection.abort()
         for _ in streams:
             await bench.service.cancelled.get()
@@ -243,11 +243,11 @@ async def test_a_reader_that_stops_bounds_what_is_queued(bench: Bench) -> None:
 async def test_draining_lets_open_calls_finish(bench: Bench) -> None:
     stream = bench.channel.unary_stream("/test.Echo/Idle")(b"")
     await stream.initial_metadata()
-    draining = asyncio.create_task(bench.server.drain(5.0))
+    draining = asyncio.create_task(bench.server.connections.drain(5.0))
     await asyncio.sleep(0)
-    (connection,) = bench.server.connections
+    (connection,) = bench.server.connections.open
     connection.send(1, b"last words")
     connection.finish(1)
     assert [message async for message in stream] == [b"last words"]
     await draining
-    assert not bench.server.connections
+    assert not bench.server.connections.open

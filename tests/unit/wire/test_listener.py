@@ -49,7 +49,7 @@ async def listening(tls: ssl.SSLContext | None = None, **limits: float) -> Async
         yield listener
     finally:
         await listener.close()
-        await server.drain(0.1)
+        await server.connections.drain(0.1)
     while listener.connections_open:
         await asyncio.sleep(0)
 
@@ -102,7 +102,7 @@ async def test_http1_is_told_what_this_port_speaks() -> None:
         head, body = answer.split(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 505 ")
         assert b"content-length: %d" % len(body) in head
-        assert body == b"this port speaks gRPC\n"
+        assert body == b"this port speaks gRPC and the native protocol\n"
         assert listener.connections_unknown_total == 1
         writer.close()
 

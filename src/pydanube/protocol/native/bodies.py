@@ -7,12 +7,10 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 
 NO_OFFSET: Final = (1 << 64) - 1
 """Stands for an offset where there is none: non-reliable topics, retries too old to be remembered."""
-SEQUENCE_BYTES: Final = 8
 ITEM_HEADER_BYTES: Final = 32
 RANGES_MAX: Final = 10_000
 """Ranges in one ACK or NACK."""
 
-_SEQUENCE = struct.Struct("<Q")
 _PUBLISHED = struct.Struct("<IIQ")
 _ITEM = struct.Struct("<QqIIII")
 _RANGE = struct.Struct("<QQ")
@@ -36,18 +34,6 @@ class Item(NamedTuple):
     messages: int
     attempt: int
     body: bytes
-
-
-def encode_sequence(sequence: int) -> bytes:
-    return _SEQUENCE.pack(sequence)
-
-
-def decode_sequence(body: bytes) -> int:
-    """The sequence a PUBLISH begins with; the entry body follows it."""
-    if len(body) <= SEQUENCE_BYTES:
-        raise _malformed("PUBLISH", f"{len(body)} bytes hold no message")
-    sequence: int = _SEQUENCE.unpack_from(body)[0]
-    return sequence
 
 
 def encode_published(request: int, messages: int, offset: int) -> bytes:

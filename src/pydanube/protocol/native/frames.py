@@ -11,6 +11,7 @@ ALPN: Final = "danube/1"
 VERSION: Final = 1
 
 HEADER_BYTES: Final = 16
+SEQUENCE_BYTES: Final = 8
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
 """Largest body of a frame."""
 PING_BYTES_MAX: Final = 64
@@ -45,25 +46,35 @@ CLOSED: Final = 24
 _LAST_TYPE: Final = CLOSED
 
 _HEADER = struct.Struct("<IBBHII")
+_SEQUENCE = struct.Struct("<Q")
 _pack = _HEADER.pack
+_pack_sequence = _SEQUENCE.pack
+_unpack_sequence = _SEQUENCE.unpack_from
 _unpack_from = _HEADER.unpack_from
 
 
 class Frame:
     """One frame, whole."""
 
-    __slots__ = ("body", "channel", "kind", "request")
+    __slots__ = ("body", "channel", "kind", "request", "sequence")
 
-    def __init__(self, kind: int, channel: int, request: int, body: bytes) -> None:
+    def __init__(self, kind: int, channel: int, request: int, body: bytes, sequence: int = 0) -> None:
         self.kind: Final = kind
         self.channel: Final = channel
         self.request: Final = request
         self.body: Final = body
+        """Of a PUBLISH, the entry body: its sequence is cut off, so that nobody need copy the rest to do so."""
+        self.sequence: Final = sequence
 
 
 def frame_header(kind: int, channel: int, request: int, length: int) -> bytes:
     """The 16 bytes before a body of that length."""
     return _pack(length, kind, 0, 0, channel, request)
+
+
+def publish_header(channel: int, request: int, sequence: int, length: int) -> bytes:
+    """What goes before an entry body of that length: frame header and sequence."""
+    return _pack(SEQUENCE_BYTES + length, PUBLISH, 0, 0, channel, request) + _pack_sequence(sequence)
 
 
 def encode_frame(kind: int, channel: int = 0, request: int = 0, body: bytes = b"") -> bytes:
@@ -116,7 +127,14 @@ class FrameReader:
                 self._wanted = HEADER_BYTES + length
                 break
             position = body_at + length
-            frames.append(Frame(kind, channel, request, data[body_at:position]))
+            if kind == PUBLISH:
+                if length <= SEQUENCE_BYTES:
+                    raise _violation(f"a PUBLISH of {length} bytes holds no message")
+                sequence = _unpack_sequence(data, body_at)[0]
+                body = data[body_at + SEQUENCE_BYTES : position]
+                frames.append(Frame(kind, channel, request, body, sequence))
+            else:
+                frames.append(Frame(kind, channel, request, data[body_at:position]))
         else:
             self._wanted = HEADER_BYTES
         self._held = end - position

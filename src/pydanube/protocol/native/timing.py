@@ -19,6 +19,8 @@ TTL_ATTRIBUTE: Final = "x-ttl"
 COMPACTION_KEY_ATTRIBUTE: Final = "x-compaction-key"
 """Of the messages with the same key the latest counts."""
 
+TIMING_ATTRIBUTES: Final = (DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE)
+
 TIME_MS_MAX: Final = (1 << 63) - 1
 
 

@@ -1,0 +1,566 @@
+"""The native protocol on an event loop: cuts frames, leads them to their channels, writes once per loop tick.
+
+docs/protocol.md is the contract. Publishes, acks and credit are plain calls; requests that change facts run as
+tasks. What is said while bytes are read goes out in one write at the end of the read; what a commit sets in
+motion goes out in the pass that writes for all connections.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from pydanube.broker.broker import Broker
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
+from pydanube.kernel.positions import CURSOR, Position, PositionKind
+from pydanube.protocol import native_pb2 as pb
+from pydanube.protocol.native import frames
+from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from pydanube.protocol.native.bodies import RANGES_MAX, check_range, decode_credit, decode_ranges
+from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame, frame_header
+from pydanube.wire.calls import CallCounts, parse
+from pydanube.wire.connections import ConnectionRegister, ServedConnection, WritePass
+from pydanube.wire.discovery_service import Advertised
+from pydanube.wire.native_channels import (
+    Channel,
+    ConsumerChannel,
+    DeliveryChannel,
+    ProducerChannel,
+    ReaderChannel,
+)
+
+log = logging.getLogger("pydanube.wire")
+
+HELLO_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 5.0
+UNACKED_MAX_DEFAULT: Final = 50_000
+UNACKED_MAX: Final = 1_000_000
+_JOINED_WRITE_BYTES: Final = 64 * 1024
+"""Up to here one copy is cheaper than a list of buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLimits:
+    """What one connection may cost; told to the client in WELCOME."""
+
+    publish_window_bytes: int = 32 * 1024 * 1024
+    channels_max: int = 10_000
+    requests_max: int = 1_000
+    """Requests under way at once; not told, no honest client comes near."""
+    idle_seconds_max: int = 60
+    write_buffer_bytes: int = 1024 * 1024
+
+
+class NativeServer:
+    """What the native connections of a broker share."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        advertised: Advertised,
+        *,
+        identity: str,
+        write_pass: WritePass,
+        limits: NativeLimits | None = None,
+    ) -> None:
+        self.broker: Final = broker
+        self.advertised = advertised
+        self.identity: Final = identity
+        self.write_pass: Final = write_pass
+        self.limits: Final = limits or NativeLimits()
+        self.connections: Final = ConnectionRegister()
+        # Counters, read by the metrics page
+        self.publish_calls: Final = CallCounts()
+        self.request_calls: Final = CallCounts()
+        self.protocol_errors_total = 0
+
+    def new_connection(self, on_lost: Callable[[], None]) -> "NativeConnection":
+        """A protocol for one accepted connection; `on_lost` is called once when it is over."""
+        return NativeConnection(self, on_lost)
+
+
+class NativeConnection(ServedConnection):
+    """One connection. An asyncio protocol by shape, not by base."""
+
+    def __init__(self, server: NativeServer, on_lost: Callable[[], None]) -> None:
+        self.loop: Final = asyncio.get_running_loop()
+        self.server: Final = server
+        self.broker: Final = server.broker
+        self._on_lost = on_lost
+        self._frames: Final = FrameReader(frames.HELLO_BYTES_MAX, preface=frames.PREFACE)
+        self._transport: asyncio.Transport | None = None
+        self._channels: dict[int, Channel] = {}
+        self._requests: dict[int, asyncio.Task[None]] = {}
+        """Requests under way, by their number."""
+        self._opening: set[int] = set()
+        """Channels that are being opened."""
+        self._speaking: list[Channel] = []
+        """Channels that hold back frames for this tick's write."""
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._welcomed = False
+        self._heard = self.loop.time()
+        self._unanswered_bytes = 0
+        self._reading_paused = False
+        self._reading = False
+        self._dirty = False
+        self._paused = False
+        self._stopping = False
+        self._closing_since = 0.0
+
+    # For channels
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the client is not taking what is sent."""
+        return self._paused
+
+    def will_speak(self, channel: Channel) -> None:
+        """The channel has frames to emit in this tick's write."""
+        self._speaking.append(channel)
+        if not self._reading and not self._dirty:
+            self._mark_dirty()
+
+    def write(self, kind: int, channel: int, request: int, parts: list[bytes], size: int) -> None:
+        """Queue one frame whose body is these parts."""
+        self._out.append(frame_header(kind, channel, request, size))
+        self._out += parts
+        self._out_bytes += size + frames.HEADER_BYTES
+        if not self._reading and not self._dirty:
+            self._mark_dirty()
+
+    def answer(self, kind: int, channel: int, request: int, message: Message | None = None) -> None:
+        """Queue one control frame."""
+        frame = encode_frame(kind, channel, request, b"" if message is None else message.SerializeToString())
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if not self._reading and not self._dirty:
+            self._mark_dirty()
+
+    def fail(self, channel: int, request: int, error: DanubeError) -> None:
+        """Answer a request with an error, or end a channel (request 0) or everything (channel 0 too) with it."""
+        message = pb.Error(code=error.code.number, text=error.text, status=error.status)
+        expected = getattr(error, "expected_sequence", None)
+        if expected is not None:
+            message.expected_sequence = expected
+        self.answer(frames.ERROR, channel, request, message)
+
+    def forget(self, channel: int) -> None:
+        """The channel has ended; its number is free."""
+        self._channels.pop(channel, None)
+
+    def publish_taken(self, size: int) -> None:
+        """Count what waits for its commit; a client beyond its window is not read from until it is back inside."""
+        self._unanswered_bytes += size
+        if self._unanswered_bytes > self.server.limits.publish_window_bytes and not self._reading_paused:
+            self._reading_paused = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+
+    def publish_answered(self, size: int) -> None:
+        self._unanswered_bytes -= size
+        if self._reading_paused and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
+            self._reading_paused = False
+            if self._transport is not None and not self._closing_since:
+                self._transport.resume_reading()
+
+    # For the server
+
+    def shutdown(self) -> None:
+        self._stopping = True
+        self.fail(0, 0, Unavailable("the broker is stopping: reconnect", ErrorCode.STOPPING))
+        self.flush()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def tick(self) -> None:
+        now = self.loop.time()
+        if self._closing_since:
+            if now - self._closing_since > CLOSE_SECONDS:
+                self.abort()
+            return
+        if not self._welcomed and now - self._heard > HELLO_SECONDS:
+            self._give_up(_violation(f"no HELLO within {HELLO_SECONDS:.0f} seconds"))
+        elif now - self._heard > self.server.limits.idle_seconds_max and not self._reading_paused:
+            self._give_up(
+                _violation(f"nothing was heard for {self.server.limits.idle_seconds_max} seconds: send PING")
+            )
+
+    def flush(self) -> None:
+        self._dirty = False
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._speaking:
+            speaking, self._speaking = self._speaking, []
+            for channel in speaking:
+                channel.emit()
+            self._dirty = False
+        if self._out:
+            out, self._out = self._out, []
+            if self._out_bytes <= _JOINED_WRITE_BYTES:
+                transport.write(b"".join(out))
+            else:
+                transport.writelines(out)
+            self._out_bytes = 0
+        if self._stopping and not self._closing_since and not self._unanswered_bytes and not self._requests:
+            self._close(transport)
+
+    # For the event loop
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self.server.limits.write_buffer_bytes)
+        self.server.connections.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing_since:
+            return
+        self._heard = self.loop.time()
+        self._reading = True
+        try:
+            for frame in self._frames.receive(data):
+                self._handle(frame)
+        except DanubeError as error:
+            self._give_up(error)
+        except Exception:
+            log.exception("a native connection failed")
+            self._give_up(DanubeError("internal error: see the broker's log", ErrorCode.INTERNAL))
+        self.server.write_pass.before_write()
+        self._reading = False
+        self.flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        for channel in list(self._channels.values()):
+            channel.resumed()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.server.connections.lost(self)
+        for task in list(self._requests.values()):
+            task.cancel()
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.lost()
+        self._on_lost()
+
+    # Frames
+
+    def _handle(self, frame: Frame) -> None:
+        kind = frame.kind
+        if kind == frames.PUBLISH:
+            channel = self._channels.get(frame.channel)
+            if isinstance(channel, ProducerChannel):
+                channel.publish(frame)
+            else:
+                self.server.publish_calls.errors += 1
+                self.fail(frame.channel, frame.request, _no_channel(frame, "producer"))
+        elif kind in (frames.CREDIT, frames.ACK, frames.NACK):
+            self._handle_flow(frame)
+        elif not self._welcomed:
+            self._welcome(frame)
+        elif kind == frames.PING:
+            if len(frame.body) > frames.PING_BYTES_MAX:
+                raise _violation(f"a PING of {len(frame.body)} bytes, {frames.PING_BYTES_MAX} at most")
+            self.write(frames.PONG, 0, frame.request, [frame.body], len(frame.body))
+        elif kind == frames.PONG:
+            pass  # hearing it was all that mattered
+        elif kind == frames.LOOKUP:
+            self._answered(frame, self._look_up)
+        elif kind == frames.OPEN_PRODUCER:
+            self._open(frame, self._open_producer(frame))
+        elif kind == frames.SUBSCRIBE:
+            self._open(frame, self._subscribe(frame))
+        elif kind == frames.OPEN_READER:
+            self._open(frame, self._open_reader(frame))
+        elif kind == frames.SEEK:
+            self._run(frame, self._seek(frame))
+        elif kind == frames.CLOSE:
+            self._run(frame, self._close_channel(frame))
+        else:
+            raise _violation(f"frame type {kind} is not for a client to send")
+
+    def _handle_flow(self, frame: Frame) -> None:
+        """Credit and acks. A channel that has just been ended by the broker is no fault of the client."""
+        channel = self._channels.get(frame.channel)
+        if frame.kind == frames.CREDIT:
+            messages, size = decode_credit(frame.body)
+            if isinstance(channel, DeliveryChannel):
+                channel.add_credit(messages, size)
+            return
+        if frame.kind == frames.ACK:
+            ranges = decode_ranges(frame.body)
+            if isinstance(channel, ConsumerChannel):
+                for first, last in ranges:
+                    channel.subscription.ack(first, last)
+        else:
+            request = parse(pb.Nack, frame.body)
+            if len(request.ranges) > RANGES_MAX:
+                raise _violation(f"a NACK of {len(request.ranges)} ranges, {RANGES_MAX} at most")
+            reason = request.reason if request.HasField("reason") else None
+            for named in request.ranges:
+                check_range(named.first, named.last)
+                if isinstance(channel, ConsumerChannel):
+                    channel.subscription.nack(
+                        named.first, named.last, delay_ms=request.delay_ms, reason=reason
+                    )
+        if frame.request:
+            if isinstance(channel, ConsumerChannel):
+                self.answer(frames.ACKED, frame.channel, frame.request)
+            else:
+                self.fail(frame.channel, frame.request, _no_channel(frame, "consumer"))
+
+    def _welcome(self, frame: Frame) -> None:
+        if frame.kind != frames.HELLO:
+            raise _violation(f"the first frame is HELLO, not type {frame.kind}")
+        hello = parse(pb.Hello, frame.body)
+        if not hello.version_min <= frames.VERSION <= hello.version_max:
+            raise Rejected(
+                f"the client speaks versions {hello.version_min} to {hello.version_max} of the native protocol, this "
+                f"broker speaks {frames.VERSION}",
+                ErrorCode.PROTOCOL_VIOLATION,
+            )
+        self._welcomed = True
+        self._frames.body_bytes_max = frames.FRAME_BYTES_MAX
+        limits = self.server.limits
+        self.answer(
+            frames.WELCOME,
+            0,
+            frame.request,
+            pb.Welcome(
+                version=frames.VERSION,
+                broker=self.server.identity,
+                frame_bytes_max=frames.FRAME_BYTES_MAX,
+                publish_window_bytes=limits.publish_window_bytes,
+                channels_max=limits.channels_max,
+                idle_seconds_max=limits.idle_seconds_max,
+                batch_bytes_max=BATCH_BYTES_MAX,
+                batch_messages_max=BATCH_MESSAGES_MAX,
+            ),
+        )
+
+    # Requests
+
+    def _look_up(self, frame: Frame) -> None:
+        topic = parse(pb.Lookup, frame.body).topic
+        partitions = self.broker.partitions(topic)
+        advertised = self.server.advertised
+        self.answer(
+            frames.LOOKED_UP,
+            0,
+            frame.request,
+            pb.LookedUp(
+                here=True,
+                connect_url=advertised.connect_url,
+                broker_url=advertised.broker_url,
+                proxy=advertised.is_proxied,
+                partitions=partitions,
+            ),
+        )
+
+    async def _open_producer(self, frame: Frame) -> None:
+        request = parse(pb.OpenProducer, frame.body)
+        producer = await self.broker.create_producer(
+            topic_name=request.topic,
+            producer_name=request.name,
+            dispatch=request.dispatch,
+            exclusive=request.exclusive,
+            subject=request.schema_subject or None,
+            idempotent=request.idempotent,
+            epoch=request.epoch if request.HasField("epoch") else None,
+        )
+        epoch = producer.epoch if request.idempotent else 0
+        self._channels[frame.channel] = ProducerChannel(self, frame.channel, producer, epoch)
+        self.answer(
+            frames.PRODUCER_OPENED,
+            frame.channel,
+            frame.request,
+            pb.ProducerOpened(
+                producer_id=producer.id,
+                epoch=epoch,
+                last_sequence=producer.topic.last_sequence(producer.id) if epoch else 0,
+                message_bytes_max=producer.topic.policies.max_message_size,
+            ),
+        )
+
+    async def _subscribe(self, frame: Frame) -> None:
+        request = parse(pb.Subscribe, frame.body)
+        consumer = await self.broker.subscribe(
+            topic_name=request.topic,
+            subscription_name=request.subscription,
+            consumer_name=request.consumer,
+            kind=request.type,
+            key_filters=tuple(request.key_filters),
+            start=_position(request.start),
+        )
+        unacked_max = min(request.unacked_max or UNACKED_MAX_DEFAULT, UNACKED_MAX)
+        channel = ConsumerChannel(self, frame.channel, consumer, unacked_max)
+        self._channels[frame.channel] = channel
+        self.answer(
+            frames.SUBSCRIBED,
+            frame.channel,
+            frame.request,
+            pb.Subscribed(
+                consumer_id=consumer.id,
+                next_offset=consumer.subscription.next_offset,
+                dispatch=pb.Dispatch.Name(self.broker.dispatch_of(consumer)),
+            ),
+        )
+        channel.session = self.broker.receive(consumer.id, channel)
+
+    async def _open_reader(self, frame: Frame) -> None:
+        request = parse(pb.OpenReader, frame.body)
+        channel = ReaderChannel(self, frame.channel)
+        channel.reader = await self.broker.open_reader(
+            topic_name=request.topic,
+            start=_position(request.start),
+            end=_position(request.end) if request.HasField("end") else None,
+            outlet=channel,
+        )
+        self._channels[frame.channel] = channel
+        opened = pb.ReaderOpened(next_offset=channel.reader.next_offset)
+        if channel.reader.end_offset is not None:
+            opened.end_offset = channel.reader.end_offset
+        self.answer(frames.READER_OPENED, frame.channel, frame.request, opened)
+
+    async def _seek(self, frame: Frame) -> None:
+        channel = self._channels.get(frame.channel)
+        if not isinstance(channel, ConsumerChannel):
+            raise _no_channel(frame, "consumer")
+        request = parse(pb.Seek, frame.body)
+        next_offset = await self.broker.seek(channel.consumer, _position(request.position))
+        self.answer(frames.SEEKED, frame.channel, frame.request, pb.Seeked(next_offset=next_offset))
+
+    async def _close_channel(self, frame: Frame) -> None:
+        channel = self._channels.pop(frame.channel, None)
+        if channel is None:
+            raise _no_channel(frame, "open")
+        await channel.close()
+        self.answer(frames.CLOSED, frame.channel, frame.request)
+
+    def _answered(self, frame: Frame, handler: Callable[[Frame], None]) -> None:
+        with self.server.request_calls:
+            try:
+                handler(frame)
+            except DanubeError as error:
+                self.fail(frame.channel, frame.request, error)
+
+    def _open(self, frame: Frame, opening: Coroutine[Any, Any, None]) -> None:
+        """Run a request that opens a channel under a number of the client's choice."""
+        number = frame.channel
+        refusal: DanubeError | None = None
+        if number == 0 or number in self._channels or number in self._opening:
+            refusal = Conflict(f"channel {number} is in use or reserved: choose another number")
+        elif len(self._channels) + len(self._opening) >= self.server.limits.channels_max:
+            refusal = Unavailable(
+                f"this connection has {self.server.limits.channels_max} channels, as many as it may: close some, or "
+                "open another connection",
+                ErrorCode.CHANNELS_EXHAUSTED,
+            )
+        if refusal is not None:
+            opening.close()
+            self.server.request_calls.errors += 1
+            self.fail(number, frame.request, refusal)
+            return
+        self._opening.add(number)
+        self._run(frame, opening)
+
+    def _run(self, frame: Frame, request: Coroutine[Any, Any, None]) -> None:
+        if frame.request == 0 or frame.request in self._requests:
+            request.close()
+            raise _violation(f"request number {frame.request} is reserved or in use")
+        if len(self._requests) >= self.server.limits.requests_max:
+            request.close()
+            raise _violation(f"more than {self.server.limits.requests_max} requests under way")
+        task = self.loop.create_task(self._answer_request(frame, request))
+        self._requests[frame.request] = task
+        tasks = self.server.connections.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _answer_request(self, frame: Frame, request: Coroutine[Any, Any, None]) -> None:
+        try:
+            with self.server.request_calls:
+                await request
+        except DanubeError as error:
+            self.fail(frame.channel, frame.request, error)
+        except Exception:
+            log.exception("a native request failed type=%d", frame.kind)
+            self.fail(
+                frame.channel,
+                frame.request,
+                DanubeError("internal error: see the broker's log", ErrorCode.INTERNAL),
+            )
+        finally:
+            request.close()
+            self._opening.discard(frame.channel)
+            self._requests.pop(frame.request, None)
+            if self._transport is None:
+                # The client went away while its channel was being opened: nobody else will close it.
+                channel = self._channels.pop(frame.channel, None)
+                if channel is not None:
+                    channel.lost()
+
+    # The end
+
+    def _give_up(self, error: DanubeError) -> None:
+        """Tell the client what is wrong with it and close."""
+        self.server.protocol_errors_total += 1
+        log.info("native connection closed reason=%s", error.text)
+        self.fail(0, 0, error)
+        self._reading = False
+        self.flush()
+        if self._transport is not None and not self._closing_since:
+            self._close(self._transport)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        self._closing_since = self.loop.time()
+        if self._paused:
+            transport.abort()
+        elif transport.can_write_eof():
+            # Closing with unread bytes would reset the socket before the peer has read why.
+            transport.write_eof()
+            if self._reading_paused:
+                transport.resume_reading()
+        else:
+            transport.close()
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.lost()
+
+    def _mark_dirty(self) -> None:
+        self._dirty = True
+        self.server.write_pass.add(self)
+
+
+def _position(message: pb.Position) -> Position:
+    try:
+        kind = PositionKind(message.kind)
+    except ValueError:
+        raise Rejected(f"unknown kind of position {message.kind}: 0 to {max(PositionKind)}") from None
+    return CURSOR if kind is PositionKind.CURSOR else Position(kind, message.value)
+
+
+def _no_channel(frame: Frame, what: str) -> Rejected:
+    return Rejected(
+        f"channel {frame.channel} is not an {what} one: open it first"
+        if what == "open"
+        else f"channel {frame.channel} is no {what}'s: open it first",
+        ErrorCode.CHANNEL_UNKNOWN,
+    )
+
+
+def _violation(text: str) -> Rejected:
+    return Rejected(text, ErrorCode.PROTOCOL_VIOLATION)
