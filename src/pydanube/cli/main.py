@@ -12,6 +12,7 @@ _COMMANDS: Final = {
     "broker": "Run a broker until Ctrl-C.",
     "produce": "Publish messages to a topic.",
     "consume": "Receive, print and acknowledge messages.",
+    "bench": "Measure a broker: publish, consume, end-to-end latency.",
     "config": "Check or show the configuration of a broker.",
 }
 """Name and help of each command; it lives in the module of its name."""

@@ -1,0 +1,102 @@
+"""The reading load: everything a topic holds, from the earliest message, by one or more subscriptions."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from itertools import cycle
+from types import TracebackType
+
+from pydanube.bench.faces import Delivery, Subscriber, open_faces
+from pydanube.bench.plan import STAMP_BYTES, Group, Plan
+from pydanube.bench.recorder import Recorder
+from pydanube.bench.sequences import SequenceCheck, Verdict
+
+
+class ConsumeLoad:
+    """Some of the plan's subscriptions, each with all its consumers.
+
+    Without checksums the topic was filled by somebody else: then messages are only counted.
+    """
+
+    def __init__(
+        self, plan: Plan, groups: Sequence[Group], checksums: Mapping[str, int], connections: int
+    ) -> None:
+        self._plan = plan
+        self._connections = connections
+        self._readings = [_Reading(plan, group, checksums.get(group.topic)) for group in groups]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "ConsumeLoad":
+        try:
+            self._faces = cycle(await open_faces(self._stack, self._plan, self._connections))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def run(self, recorder: Recorder) -> None:
+        """Subscribe and read to the end; to subscribe is part of it, for deliveries begin with it."""
+        for reading in self._readings:
+            for number in range(self._plan.consumers):
+                subscribing = next(self._faces).subscriber(reading.group, number)
+                reading.subscribers.append(await self._stack.enter_async_context(subscribing))
+        await asyncio.gather(*(reading.run(recorder) for reading in self._readings))
+
+    def verdict(self) -> Verdict:
+        return sum((reading.check.verdict() for reading in self._readings), Verdict())
+
+
+class _Reading:
+    """One subscription: its consumers read until all of them together have everything."""
+
+    def __init__(self, plan: Plan, group: Group, checksum: int | None) -> None:
+        self.group = group
+        self.subscribers: list[Subscriber] = []
+        # With several consumers nobody knows in which order their bytes belong together.
+        self.check = SequenceCheck(group.messages, checksum=checksum if plan.consumers == 1 else None)
+        self._numbered = checksum is not None and plan.size >= STAMP_BYTES
+
+    async def run(self, recorder: Recorder) -> None:
+        if self.check.is_complete:
+            return
+        readers = [
+            asyncio.create_task(self._read(number, subscriber, recorder))
+            for number, subscriber in enumerate(self.subscribers)
+        ]
+        try:
+            done, _ = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
+            for reader in done:
+                reader.result()
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def _read(self, number: int, subscriber: Subscriber, recorder: Recorder) -> None:
+        asked_ns = time.monotonic_ns()
+        async with aclosing(subscriber.deliveries(stamped=self._numbered)) as deliveries:
+            async for delivery in deliveries:
+                waited_ns = delivery.at_ns - asked_ns
+                recorder.record(delivery.at_ns, waited_ns, delivery.messages, len(delivery.payloads))
+                self._tick_off(number, delivery)
+                if self.check.is_complete:
+                    return
+                asked_ns = time.monotonic_ns()
+
+    def _tick_off(self, number: int, delivery: Delivery) -> None:
+        self.check.receive_bytes(delivery.payloads)
+        if not self._numbered:
+            self.check.receive_unnumbered(delivery.messages)
+            return
+        numbers = delivery.stamps
+        first, count = numbers[0], len(numbers)
+        if list(numbers) == list(range(first, first + count)):
+            self.check.receive_run(number, first, count)
+        else:
+            self.check.receive(number, numbers)
