@@ -37,6 +37,9 @@ Done = Callable[[DanubeError | None], None]
 RESERVE_BYTES = 16 * BLOCK_BYTES
 """Room at the end of a file for what must work on a full disk: giving up segments, and closing."""
 
+SLOWED_SECONDS_MAX = 0.05
+"""How long a hand-over waits for sealing to catch up."""
+
 _SLACK_BYTES = 2 * BLOCK_BYTES
 """A marker and the padding that may come with the next hand-over."""
 
@@ -121,6 +124,8 @@ class CommitQueue:
         self._cursor_timer: asyncio.TimerHandle | None = None
         self._space_timer: asyncio.TimerHandle | None = None
         self._hand_over_scheduled = False
+        self._slowed: asyncio.TimerHandle | None = None
+        self._slow_from_bytes = settings.unsealed_bytes_max * 3 // 4
         self._refusal: DanubeError | None = None
         self._rotations: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -177,7 +182,7 @@ class CommitQueue:
             pending.sync_soon = True
         if not self._hand_over_scheduled:
             self._hand_over_scheduled = True
-            self.loop.call_soon(self._hand_over)
+            self.loop.call_soon(self._hand_over_in_turn)
 
     def add_state(self, entry: bytes, done: Done | None = None) -> None:
         """Take a state entry. With `done` it is made durable, without it rides with the next group."""
@@ -199,7 +204,7 @@ class CommitQueue:
             self._pending.sync = True
             if not self._hand_over_scheduled:
                 self._hand_over_scheduled = True
-                self.loop.call_soon(self._hand_over)
+                self.loop.call_soon(self._hand_over_in_turn)
         else:
             self._schedule_lazy_hand_over()
 
@@ -270,9 +275,27 @@ class CommitQueue:
         if not self._hand_over_scheduled:
             self._hand_over()
 
+    def _hand_over_in_turn(self) -> None:
+        """Hand over, but later if sealing lags: who waits for answers slows down before he is refused."""
+        if self._slowed is not None:
+            return
+        if self.unsealed_bytes > self._slow_from_bytes and self.closed_files:
+            self._slowed = self.loop.call_later(SLOWED_SECONDS_MAX, self._hand_over)
+        else:
+            self._hand_over()
+
+    def free(self, memory_bytes: int) -> None:
+        """So much is in segments now, or not needed any more."""
+        self.unsealed_bytes -= memory_bytes
+        if self._slowed is not None and self.unsealed_bytes <= self._slow_from_bytes:
+            self._hand_over()
+
     def _hand_over(self) -> None:
         """Give what is pending to the writer: once per tick, however many appends there were."""
         self._hand_over_scheduled = False
+        if self._slowed is not None:
+            self._slowed.cancel()
+            self._slowed = None
         if self._refusal is not None or self._writer is None:
             return
         if self._dirty_cursors:
@@ -445,7 +468,7 @@ class CommitQueue:
         pending, self._pending = self._pending, PendingBatch(self.file_sequence)
         self._outstanding_disk_bytes = 0
         for log in {log: None for batch in (*outstanding, pending) for log in batch.ends}:
-            self.unsealed_bytes -= log.take_back()
+            self.free(log.take_back())
         for batch in outstanding:
             self._tell(batch.dones, in_flight)
         self._tell(pending.dones, error)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydanube.segments.disk import Disk
 
-SPARES_MAX = 2
+SPARES_MAX = 4
+"""As many as may wait to be sealed: files that a burst needed are not made anew for the next one."""
 
 _SUFFIX = ".journal"
 _SPARE_PREFIX = "spare-"

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from pydanube.segments.disk import join_small
+
 BLOCK_BYTES = 4096
 HEADER_BYTES = 64
 VERSION = 1
@@ -27,9 +29,6 @@ FLAG_SNAPSHOT = 1
 """The first group of a file: the state of every topic when the file was begun."""
 FLAG_MARKER = 2
 """No entries: says only how far everything before it is durable."""
-
-COALESCE_BYTES_MAX = 32 * 1024
-"""Buffers up to this size are joined before the write; larger ones are not worth a copy."""
 
 _FIELDS = struct.Struct("<4sHHIIQQQQIII")
 _HEADER = struct.Struct("<4sHHIIQQQQIIII")
@@ -75,7 +74,7 @@ def encode_group(
     position: int,
 ) -> tuple[list[bytes | memoryview], int]:
     """The buffers to write at `position` and how many bytes they are."""
-    parts: list[bytes | memoryview] = [b"", *_coalesce(buffers)]
+    parts: list[bytes | memoryview] = [b"", *join_small(buffers)]
     crc = 0
     length = 0
     for part in parts:
@@ -119,20 +118,3 @@ def body_is_whole(data: bytes, position: int, header: GroupHeader) -> bool:
     start = position + HEADER_BYTES
     end = start + header.length
     return end <= len(data) and crc32c(memoryview(data)[start:end]) == header.body_crc
-
-
-def _coalesce(buffers: Sequence[bytes]) -> list[bytes]:
-    """Join neighbours that are small: one copy is cheaper than many places for the kernel to visit."""
-    parts: list[bytes] = []
-    first = 0
-    for index, buffer in enumerate(buffers):
-        if len(buffer) > COALESCE_BYTES_MAX:
-            if first < index:
-                parts.append(b"".join(buffers[first:index]))
-            parts.append(buffer)
-            first = index + 1
-    if first == 0:
-        return [b"".join(buffers)] if buffers else []
-    if first < len(buffers):
-        parts.append(b"".join(buffers[first:]))
-    return parts

@@ -222,7 +222,7 @@ class Journal:
         topic = self._queue.recovered.pop(topic_id, None)
         if topic is None:
             return 0
-        self._queue.unsealed_bytes -= topic.tail.clear()
+        self._queue.free(topic.tail.clear())
         return topic.epoch
 
     async def rotate(self) -> None:

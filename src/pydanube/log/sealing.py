@@ -114,7 +114,7 @@ class Sealer:
             if self._stopping:
                 return False
             if await log.seal(chunk, created_ms=self._clock.now_ms()):
-                self._queue.unsealed_bytes -= chunk.memory_bytes
+                self._queue.free(chunk.memory_bytes)
                 self._keep_in_cache(log, chunk)
             return True
 

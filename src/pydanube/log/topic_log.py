@@ -282,7 +282,7 @@ class TopicLog:
         self._is_deleted = True
         await self.history.begin_deletion()
         self._queue.forget_topic(self)
-        self._queue.unsealed_bytes -= self.tail.clear()
+        self._queue.free(self.tail.clear())
         async with self._history_change:
             await self._queue.write_state(encode_topic_drop(self.topic_id, self.epoch))
             await self.history.finish_deletion()

@@ -13,6 +13,9 @@ Buffer = bytes | bytearray | memoryview
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux: what one pwritev takes."""
 
+JOINED_BYTES_MAX = 32 * 1024
+"""Buffers up to this size are joined before a write; larger ones are not worth a copy."""
+
 _ZEROS = bytes(1 << 20)
 
 
@@ -99,13 +102,15 @@ class LocalDisk:
         return path.read_bytes()
 
     def read_range(self, path: Path, position: int, size: int) -> bytes:
-        with path.open("rb", buffering=0) as file:
-            file.seek(position)
-            parts = []
-            while size > 0 and (part := file.read(size)):
-                parts.append(part)
-                size -= len(part)
-        return b"".join(parts)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(fd, size, position)
+            # One read takes what is wanted unless the file ends or a signal came between.
+            while len(data) < size and (more := os.pread(fd, size - len(data), position + len(data))):
+                data += more
+            return data
+        finally:
+            os.close(fd)
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
@@ -159,3 +164,20 @@ def write_all(disk: Disk, fd: int, buffers: Sequence[Buffer], position: int, *, 
             if rest and written:
                 rest[0] = memoryview(rest[0])[written:]
     return position
+
+
+def join_small(buffers: Sequence[bytes]) -> list[bytes]:
+    """Join neighbours that are small: one copy is cheaper than many places for the kernel to visit."""
+    parts: list[bytes] = []
+    first = 0
+    for index, buffer in enumerate(buffers):
+        if len(buffer) > JOINED_BYTES_MAX:
+            if first < index:
+                parts.append(b"".join(buffers[first:index]))
+            parts.append(buffer)
+            first = index + 1
+    if first == 0:
+        return [b"".join(buffers)] if buffers else []
+    if first < len(buffers):
+        parts.append(b"".join(buffers[first:]))
+    return parts

@@ -113,9 +113,8 @@ class TopicHistory:
         try:
             index = await self._index_of(descriptor)
             start, end = index.window(offset, bytes_wanted)
-            data = await self._store.read(self.topic, descriptor.segment_id, start, end - start)
             try:
-                return await asyncio.to_thread(decode, data)
+                return await self._store.read(self.topic, descriptor.segment_id, start, end - start, decode)
             except DamagedEntryError as error:
                 raise DamagedSegmentError(start + error.position, error.why) from error
         except DamagedSegmentError as error:
@@ -155,12 +154,13 @@ class TopicHistory:
         if index is not None:
             self._indexes.move_to_end(name)
             return index
-        check_header(await self._store.read(self.topic, name, 0, HEADER_BYTES), descriptor)
-        at = footer_position(descriptor.size)
-        position, length, crc = decode_footer(
-            await self._store.read(self.topic, name, at, FOOTER_BYTES), descriptor.size
+        store, topic, size = self._store, self.topic, descriptor.size
+        await store.read(topic, name, 0, HEADER_BYTES, partial(check_header, descriptor=descriptor))
+        footer = partial(decode_footer, size=size)
+        position, length, crc = await store.read(topic, name, footer_position(size), FOOTER_BYTES, footer)
+        index = await store.read(
+            topic, name, position, length, partial(decode_index, position=position, crc=crc)
         )
-        index = decode_index(await self._store.read(self.topic, name, position, length), position, crc)
         self._indexes[name] = index
         while len(self._indexes) > INDEXES_KEPT_MAX:
             self._indexes.popitem(last=False)

@@ -1,13 +1,16 @@
 """Where segments lie: named runs of bytes per topic, written once, then only read or deleted."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.segments.disk import Disk, LocalDisk, write_all
+
+SYNC_EVERY_BYTES = 4 << 20
+"""A segment is synced piece by piece, so that the journal's own syncs never wait for a whole one."""
 
 _UNFINISHED_SUFFIX = ".tmp"
 
@@ -22,8 +25,13 @@ class SegmentStore(Protocol):
         """Store the segment; durable and whole when this returns, invisible or whole if it does not."""
         ...
 
-    async def read(self, topic: TopicName, segment_id: str, position: int, size: int) -> bytes:
-        """Exactly these bytes; Corrupt if the segment or a part of them is missing."""
+    async def read(
+        self, topic: TopicName, segment_id: str, position: int, size: int, decode: Callable[[bytes], T]
+    ) -> T:
+        """What `decode` makes of exactly these bytes, called in the thread that has read them.
+
+        Raises Corrupt if the segment or a part of them is missing, and whatever `decode` raises.
+        """
         ...
 
     async def list(self, topic: TopicName) -> list[str]:
@@ -54,16 +62,22 @@ class LocalSegmentStore:
         directory = self._directory(topic)
         await _in_thread(directory / segment_id, self._write, directory, segment_id, buffers)
 
-    async def read(self, topic: TopicName, segment_id: str, position: int, size: int) -> bytes:
+    async def read(
+        self, topic: TopicName, segment_id: str, position: int, size: int, decode: Callable[[bytes], T]
+    ) -> T:
         path = self._directory(topic) / segment_id
-        data = await _in_thread(path, self._disk.read_range, path, position, size)
-        if len(data) != size:
-            raise Corrupt(
-                f"segment {path} ends at byte {position + len(data)}, {size - len(data)} bytes too early: restore it "
-                "from a copy",
-                ErrorCode.SEGMENT_CORRUPT,
-            )
-        return data
+
+        def read() -> T:
+            data = self._disk.read_range(path, position, size)
+            if len(data) != size:
+                raise Corrupt(
+                    f"segment {path} ends at byte {position + len(data)}, {size - len(data)} bytes too early: restore "
+                    "it from a copy",
+                    ErrorCode.SEGMENT_CORRUPT,
+                )
+            return decode(data)
+
+        return await _in_thread(path, read)
 
     async def list(self, topic: TopicName) -> list[str]:
         directory = self._directory(topic)
@@ -89,12 +103,24 @@ class LocalSegmentStore:
         unfinished = directory / (segment_id + _UNFINISHED_SUFFIX)
         fd = disk.create(unfinished)
         try:
-            write_all(disk, fd, buffers, 0, sync=False)
-            disk.fdatasync(fd)
+            position = 0
+            for piece in _pieces(buffers):
+                position = write_all(disk, fd, piece, position, sync=False)
+                disk.fdatasync(fd)
         finally:
             disk.close(fd)
         disk.rename(unfinished, directory / segment_id)
         disk.sync_directory(directory)
+
+
+def _pieces(buffers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The buffers in runs of about SYNC_EVERY_BYTES."""
+    first = size = 0
+    for number, buffer in enumerate(buffers, 1):
+        size += len(buffer)
+        if size >= SYNC_EVERY_BYTES or number == len(buffers):
+            yield buffers[first:number]
+            first, size = number, 0
 
 
 async def _in_thread(path: Path, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -4,13 +4,13 @@ import pytest
 
 from pydanube.log.group import (
     BLOCK_BYTES,
-    COALESCE_BYTES_MAX,
     HEADER_BYTES,
     body_is_whole,
     bytes_on_disk,
     decode_group_header,
     encode_group,
 )
+from pydanube.segments.disk import JOINED_BYTES_MAX
 
 
 def group(buffers, position=0, **changes):
@@ -22,7 +22,7 @@ def group(buffers, position=0, **changes):
 
 
 @pytest.mark.parametrize(
-    "sizes", [[], [0], [1], [4032], [4033], [100, COALESCE_BYTES_MAX + 1, 7], [40_000, 50_000]]
+    "sizes", [[], [0], [1], [4032], [4033], [100, JOINED_BYTES_MAX + 1, 7], [40_000, 50_000]]
 )
 def test_a_group_fills_whole_blocks_and_holds_its_buffers(sizes):
     buffers = [b"%d" % number * size for number, size in enumerate(sizes)]
