@@ -12,11 +12,12 @@ Why it is shaped so: docs/adr/0004-subscriptions-as-state-machines.md.
 from pydanube.dispatch.actions import Action, DeadLetter, Deliver
 from pydanube.dispatch.factory import live_subscription, reliable_subscription
 from pydanube.dispatch.live import NOBODY, LiveSubscription
-from pydanube.dispatch.reliable import ReliableSubscription
+from pydanube.dispatch.reliable import NO_BYTE_LIMIT, ReliableSubscription
 from pydanube.dispatch.settings import WINDOW_BYTES_DEFAULT, WINDOW_DEFAULT
 
 __all__ = [
     "NOBODY",
+    "NO_BYTE_LIMIT",
     "WINDOW_BYTES_DEFAULT",
     "WINDOW_DEFAULT",
     "Action",

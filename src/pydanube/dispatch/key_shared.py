@@ -24,7 +24,7 @@ from typing import Final
 
 from pydanube.dispatch.actions import Action
 from pydanube.dispatch.consumer import Consumer
-from pydanube.dispatch.entry import DELAYED, READY, WAITING, Entry
+from pydanube.dispatch.entry import READY, WAITING, Entry
 from pydanube.dispatch.key_filter import KeyFilters
 from pydanube.dispatch.key_ownership import (
     KEY_LENGTH_REMEMBERED_MAX,
@@ -33,8 +33,9 @@ from pydanube.dispatch.key_ownership import (
     pull_fair_share,
 )
 from pydanube.dispatch.key_queue import KeyQueue
-from pydanube.dispatch.reliable import DELAYED_MAX, ReliableSubscription
+from pydanube.dispatch.reliable import ReliableSubscription
 from pydanube.dispatch.settings import Settings
+from pydanube.dispatch.window import DELAYED_MAX
 
 EVICTION_GRACE_MS: Final = 3_000
 OUTSTANDING_PER_CONSUMER_MAX: Final = 1_000
@@ -46,10 +47,9 @@ class KeySharedSubscription(ReliableSubscription):
 
     def __init__(self, cursor: int, settings: Settings) -> None:
         super().__init__(cursor, settings)
+        self._keyed = True
         self._keys: dict[str | bytes, KeyQueue] = {}
         self._held = 0
-        self._keys_of_delayed: dict[int, str | bytes] = {}
-        """By offset."""
         self._reroute_due = False
         self._to_serve: dict[int, Consumer] = {}
         """Consumers that something is ready for, in the order in which they are served."""
@@ -84,8 +84,10 @@ class KeySharedSubscription(ReliableSubscription):
 
     # Queues.
 
+    def _add_range(self, entry: Entry) -> None:
+        raise AssertionError("a batch has many keys: offer its messages one by one")
+
     def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
-        assert entry.count == 1, "a batch has many keys: offer its messages one by one"
         queue = self._keys.get(key)
         owner = queue.owner if queue is not None else least_loaded(self._consumers.values(), key)
         if owner is None and self._anybody_live():
@@ -109,12 +111,8 @@ class KeySharedSubscription(ReliableSubscription):
             self._note_held(queue)
         return True
 
-    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
-        assert entry.count == 1, "a batch has many keys: offer its messages one by one"
-        self._keys_of_delayed[entry.offset] = key
-
-    def _fell_due(self, entry: Entry) -> None:
-        if not self._enqueue(entry, self._keys_of_delayed.pop(entry.offset)):
+    def _fell_due(self, entry: Entry, key: str | bytes) -> None:
+        if not self._enqueue(entry, key):
             self.counters.filtered += 1
             self._settle(entry)
             return
@@ -127,7 +125,6 @@ class KeySharedSubscription(ReliableSubscription):
             )
 
     def _emptied(self) -> None:
-        self._keys_of_delayed.clear()
         self._to_serve.clear()
         self._held = 0
         for consumer in self._consumers.values():
@@ -151,10 +148,9 @@ class KeySharedSubscription(ReliableSubscription):
         heappush(owner.ready, entry.offset)
         self._to_serve[owner.consumer_id] = owner
 
-    def _left_window(self, entry: Entry) -> None:
+    def _left_queue(self, entry: Entry) -> None:
         queue = entry.key_queue
-        if queue is None:
-            return  # it fell due and nobody wanted it
+        assert queue is not None
         queue.entries.pop(0)
         if queue.held:
             self._held -= 1
@@ -326,9 +322,7 @@ class KeySharedSubscription(ReliableSubscription):
             if queue.entries and queue.entries[0].state == READY:
                 ready[queue.owner.consumer_id].append(queue.entries[0].offset)
         assert sum(len(queue.entries) for queue in self._keys.values()) + self.delayed == len(self._entries)
-        delayed = {entry.offset for entry in self._entries.values() if entry.state == DELAYED}
-        assert self._keys_of_delayed.keys() == delayed
-        assert all(entry.count == 1 for entry in self._entries.values())
+        assert self._surplus == 0
         assert held == self._held, (held, self._held)
         for consumer in self._consumers.values():
             assert sorted(consumer.ready) == sorted(ready[consumer.consumer_id]), consumer.consumer_id

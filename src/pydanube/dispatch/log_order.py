@@ -18,37 +18,27 @@ class LogOrderSubscription(ReliableSubscription):
         super().__init__(cursor, settings)
         self._retries: list[int] = []
         """Heap of the offsets that are ready, but had their turn before: sent, or passed over as delayed."""
-        self._fresh = 0
-        """How many entries had no turn yet: the last ones of the log, ready or delayed."""
 
     @abstractmethod
     def _next_consumer(self) -> Consumer | None:
         """Who gets the next message; None if nobody can take one."""
 
-    def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
-        self._fresh += 1
-        return True
-
     def _requeue(self, entry: Entry) -> None:
         heappush(self._retries, entry.offset)
 
-    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
-        self._fresh += 1
-
-    def _fell_due(self, entry: Entry) -> None:
+    def _fell_due(self, entry: Entry, key: str | bytes) -> None:
         # If its turn is still to come, it is sent then.
-        if self._fresh == 0 or entry.offset < self._log[len(self._log) - self._fresh].offset:
+        if self._turn == len(self._log) or entry.offset < self._log[self._turn].offset:
             heappush(self._retries, entry.offset)
 
     def _emptied(self) -> None:
         self._retries.clear()
-        self._fresh = 0
 
     def _refiltered(self, consumer: Consumer, filters: Sequence[str]) -> None:
         """Keys play no part."""
 
-    def _left_window(self, entry: Entry) -> None:
-        """Nothing waits behind it."""
+    def _left_queue(self, entry: Entry) -> None:
+        """There are no queues by key."""
 
     def _was_blocked(self, entry: Entry) -> None:
         """The count of blocked ones says it all."""
@@ -58,18 +48,20 @@ class LogOrderSubscription(ReliableSubscription):
 
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
         retries = self._retries
+        log = self._log
         while allowance > 0:
             if retries:
                 entry = self._entries[retries[0]]
             # A block holds back what had no turn yet; the others go on.
-            elif self._fresh == 0 or self.blocked != 0:
+            elif self._turn == len(log) or self.blocked != 0:
                 return allowance
             else:
-                entry = self._log[len(self._log) - self._fresh]
+                entry = log[self._turn]
             if entry.expires_ms != 0 and (entry.state == DELAYED or entry.expires_ms <= self._now_ms):
                 self._take_turn()
                 if entry.state != DELAYED:
                     self._expire(entry)
+                    log = self._log
                 continue
             consumer = self._next_consumer()
             if consumer is None:
@@ -77,7 +69,7 @@ class LogOrderSubscription(ReliableSubscription):
             if retries:
                 heappop(retries)
             else:
-                self._fresh -= 1
+                self._turn += 1
             self._send(entry, consumer, deadline_ms, actions)
             allowance -= entry.count
         return allowance
@@ -86,10 +78,10 @@ class LogOrderSubscription(ReliableSubscription):
         if self._retries:
             heappop(self._retries)
         else:
-            self._fresh -= 1
+            self._turn += 1
 
     def validate(self) -> None:
         super().validate()
-        turn = len(self._log) - self._fresh
-        assert all(entry.state in (READY, DELAYED) and entry.attempts == 0 for entry in self._log[turn:])
-        assert sorted(self._retries) == [entry.offset for entry in self._log[:turn] if entry.state == READY]
+        had, later = self._log[: self._turn], self._log[self._turn :]
+        assert all(entry.state in (READY, DELAYED) and entry.attempts == 0 for entry in later)
+        assert sorted(self._retries) == [entry.offset for entry in had if entry.state == READY]

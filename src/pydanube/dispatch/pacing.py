@@ -13,12 +13,14 @@ class Pacer:
     A batch is sent whole as soon as there is a token, and leaves a debt that later ones pay back.
     """
 
-    __slots__ = ("_filled_ms", "_rate", "_tokens")
+    __slots__ = ("_filled_ms", "_rate", "_tokens", "is_dry")
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._tokens = rate * _TOKEN
         self._filled_ms = -1
+        self.is_dry = False
+        """Whether more would have been sent had there been more tokens."""
 
     def set_rate(self, rate: int) -> None:
         """Change the rate; what was saved up beyond the new capacity is forfeit."""

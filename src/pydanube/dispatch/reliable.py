@@ -14,7 +14,6 @@ The kinds differ in who gets a message and in which order: that is what the abst
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from typing import Final
 
 from pydanube.dispatch.actions import Action, DeadLetter, Deliver
@@ -24,7 +23,6 @@ from pydanube.dispatch.entry import (
     AWAITING_ACK,
     BLOCKED,
     DEAD_LETTERING,
-    DELAYED,
     EXHAUSTED,
     NEVER,
     READY,
@@ -34,15 +32,13 @@ from pydanube.dispatch.entry import (
 )
 from pydanube.dispatch.pacing import Pacer
 from pydanube.dispatch.settings import Settings
-from pydanube.dispatch.window import DispatchWindow
+from pydanube.dispatch.window import DELAYED_MAX, DispatchWindow
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.kernel.policies import FailurePolicy, PoisonPolicy
 
 ACK_TIMEOUT_REASON: Final = "ack timeout"
 DEAD_LETTER_RETRY_MS: Final = 500
 """Pause after a dead-letter copy could not be published."""
-DELAYED_MAX: Final = 10_000
-"""How many delayed messages are kept beside the window; more than these take places in it."""
 NO_BYTE_LIMIT: Final = NO_LIMIT
 
 _ENTRIES_PER_SCAN_MS: Final = 64
@@ -60,24 +56,18 @@ class ReliableSubscription(DispatchWindow):
         super().__init__(cursor, settings.window, settings.window_bytes)
         self.blocked = 0
         """Messages that stand still under the block policy."""
-        self.delayed = 0
-        """Messages whose delivery time is still to come."""
         self.counters = Counters()
         self._pacer = Pacer(settings.dispatch_rate)
         self._policy = settings.policy
         self._ack_timeout_ms = settings.policy.ack_timeout_ms
         self._consumers: dict[int, Consumer] = {}
-        self._joins = 0
         self._attached = 0
         self._window_limit = UnackedLimit(settings.window)
         """Of the consumers that bring no limit of their own."""
         self._dead_letters: list[Entry] = []
-        self._delays: list[tuple[int, int]] = []
-        """Heap of when a delayed entry is to be sent, and its offset."""
         self._timer_ms = NEVER
         """No timer is due before this moment; it may be earlier than the first one."""
         self._now_ms = 0
-        self._out_of_tokens = False
 
     # The log side.
 
@@ -112,12 +102,16 @@ class ReliableSubscription(DispatchWindow):
         entry = Entry(offset, message, count, base if base >= 0 else offset, expires_ms)
         if not_before_ms > self._now_ms:
             self._delay(entry, key, not_before_ms)
-        elif self._enqueue(entry, key):
-            self._add(entry)
-        else:
+        elif self._keyed and not self._enqueue(entry, key):
             self.counters.filtered += count
             if not self._entries:
                 self.cursor = self.next_offset - 1
+            return self.room()
+        self._entries[offset] = entry
+        self._log.append(entry)
+        self.bytes_held += len(message)
+        if count != 1:
+            self._add_range(entry)
         return self.room()
 
     def skip_to(self, offset: int) -> None:
@@ -138,8 +132,6 @@ class ReliableSubscription(DispatchWindow):
         self.counters.seeks += 1
         self._forget_all(offset - 1)
         self.blocked = 0
-        self.delayed = 0
-        self._delays.clear()
         self._dead_letters.clear()
         for consumer in self._consumers.values():
             consumer.limit.left += consumer.outstanding
@@ -154,8 +146,8 @@ class ReliableSubscription(DispatchWindow):
         if consumer is not None:
             self._refiltered(consumer, filters)
             return
-        self._joins += 1
-        consumer = Consumer(consumer_id, self._joins, filters, self._window_limit)
+        joined = 1 + max([other.joined for other in self._consumers.values()], default=0)
+        consumer = Consumer(consumer_id, joined, filters, self._window_limit)
         self._consumers[consumer_id] = consumer
         self._joined(consumer)
 
@@ -311,14 +303,14 @@ class ReliableSubscription(DispatchWindow):
         if self._delays:
             self._end_delays(now_ms)
         actions: list[Action] = []
-        self._out_of_tokens = False
+        self._pacer.is_dry = False
         if self._dead_letters:
             self._publish_dead_letters(actions)
         if self._attached != 0 and self._entries:
             allowance = self._pacer.allowance(now_ms)
             deadline_ms = now_ms + self._ack_timeout_ms
             unspent = self._dispatch(allowance, deadline_ms, actions)
-            self._out_of_tokens = unspent <= 0
+            self._pacer.is_dry = unspent <= 0
             if unspent != allowance:
                 self.counters.delivered += allowance - unspent
                 self._pacer.spend(allowance - unspent)
@@ -330,7 +322,7 @@ class ReliableSubscription(DispatchWindow):
         wake = self._timer_ms
         if self._delays:
             wake = min(wake, self._delays[0][0])
-        if self._out_of_tokens and self._entries:
+        if self._pacer.is_dry and self._entries:
             wake = min(wake, self._pacer.next_token_ms())
         return None if wake == NEVER else wake
 
@@ -352,25 +344,17 @@ class ReliableSubscription(DispatchWindow):
 
     # What the kinds decide.
 
-    @abstractmethod
     def _enqueue(self, entry: Entry, key: str | bytes) -> bool:
-        """Take a new message; False if nobody wants it."""
+        """Take a new message; False if nobody wants it. Asked only by those whose messages have keys."""
+        return True
 
     @abstractmethod
     def _requeue(self, entry: Entry) -> None:
         """Take back a message that is ready to be sent again."""
 
     @abstractmethod
-    def _set_aside(self, entry: Entry, key: str | bytes) -> None:
-        """Take a new message that is not to be sent yet."""
-
-    @abstractmethod
-    def _fell_due(self, entry: Entry) -> None:
-        """The delivery time of one that was set aside has come."""
-
-    @abstractmethod
     def _emptied(self) -> None:
-        """The window was emptied: nothing is ready and nothing set aside."""
+        """The window was emptied: nothing is ready."""
 
     @abstractmethod
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
@@ -426,15 +410,6 @@ class ReliableSubscription(DispatchWindow):
         if attempt > 1:
             self.counters.redelivered += count
         actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt, count, entry.base))
-
-    def _delay(self, entry: Entry, key: str | bytes, not_before_ms: int) -> None:
-        entry.state = DELAYED
-        if entry.expires_ms == 0:
-            entry.expires_ms = NEVER
-        self.delayed += entry.count
-        heappush(self._delays, (not_before_ms, entry.offset))
-        self._set_aside(entry, key)
-        self._add(entry)
 
     def _expire(self, entry: Entry) -> None:
         self.counters.expired += entry.count
@@ -551,14 +526,6 @@ class ReliableSubscription(DispatchWindow):
         entry.due_ms = due_ms
         self._timer_ms = min(self._timer_ms, due_ms)
 
-    def _end_delays(self, now_ms: int) -> None:
-        delays = self._delays
-        while delays and delays[0][0] <= now_ms:
-            entry = self._entries[heappop(delays)[1]]
-            self.delayed -= entry.count
-            entry.state = READY
-            self._fell_due(entry)
-
     def _run_timers(self, now_ms: int) -> None:
         due: list[Entry] = []
         earliest = NEVER
@@ -614,7 +581,3 @@ class ReliableSubscription(DispatchWindow):
         assert self._attached == sum(consumer.attached for consumer in self._consumers.values())
         assert self.blocked == sum(e.count for e in self._entries.values() if e.state == BLOCKED)
         assert all(entry.state == EXHAUSTED for entry in self._dead_letters)
-        delayed = [entry for entry in self._entries.values() if entry.state == DELAYED]
-        assert self.delayed == sum(entry.count for entry in delayed)
-        assert sorted(offset for _, offset in self._delays) == sorted(entry.offset for entry in delayed)
-        assert all(entry.attempts == 0 for entry in delayed)

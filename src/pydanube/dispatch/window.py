@@ -1,10 +1,14 @@
 """The dispatch window: what was read from the log and is not settled yet, and the cursor behind it."""
 
 from abc import ABC, abstractmethod
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from pydanube.dispatch.entry import SETTLED, Entry
+from pydanube.dispatch.entry import DELAYED, NEVER, READY, SETTLED, Entry
+
+DELAYED_MAX: Final = 10_000
+"""How many delayed messages are kept beside the window; more than these take places in it."""
 
 _SETTLED_KEPT: Final = 64
 """How many settled entries may linger in log order before they are swept out."""
@@ -17,6 +21,9 @@ class DispatchWindow(ABC):
     a restart from a saved cursor may repeat a message but never misses one.
     """
 
+    # A subscription has at most 29 attributes, those of its kind included: with more, interpreters before 3.13 give
+    # up their shared layout and every access to one takes twice as long.
+
     def __init__(self, cursor: int, messages_max: int, bytes_max: int) -> None:
         self.cursor = cursor
         """The highest offset such that it and all before are settled; -1 if there is none."""
@@ -24,13 +31,21 @@ class DispatchWindow(ABC):
         """The offset to be offered next."""
         self.bytes_held = 0
         """Bytes of the messages in the window; a batch counts whole until its last message is settled."""
+        self.delayed = 0
+        """How many of the messages in the window have their delivery time still to come."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._entries: dict[int, Entry] = {}
         """By first offset."""
         self._log: list[Entry] = []
         """The entries in log order, from `_head` on; settled ones may lie between the others."""
+        self._keyed = False
+        """Whether entries stand in queues by key."""
         self._head = 0
+        self._turn = 0
+        """Where in the log the entries begin that had no turn to be sent yet; for those who send in log order."""
+        self._delays: list[tuple[int, int, str | bytes]] = []
+        """Heap of when a delayed entry is to be sent, its offset and its key."""
         self._surplus = 0
         """How many more messages than entries are in the window."""
         self._sharing: dict[int, int] = {}
@@ -42,15 +57,8 @@ class DispatchWindow(ABC):
         return len(self._entries) + self._surplus
 
     @abstractmethod
-    def _left_window(self, entry: Entry) -> None:
-        """An entry was settled."""
-
-    def _add(self, entry: Entry) -> None:
-        self._entries[entry.offset] = entry
-        self._log.append(entry)
-        self.bytes_held += len(entry.message)
-        if entry.count != 1:
-            self._surplus += entry.count - 1
+    def _left_queue(self, entry: Entry) -> None:
+        """The head of a key's queue was settled."""
 
     def _settle(self, entry: Entry) -> None:
         """Take an entry out of the window and let the cursor follow."""
@@ -61,43 +69,71 @@ class DispatchWindow(ABC):
             self.bytes_held -= len(entry.message)
         entry.state = SETTLED
         entry.message = b""
-        entry.consumer = None
-        self._left_window(entry)
-        if self._log[self._head] is entry:
-            self._advance_cursor()
-        elif len(self._log) > 2 * len(self._entries) + _SETTLED_KEPT:
-            self._sweep()
-
-    def _advance_cursor(self) -> None:
+        if entry.key_queue is not None:
+            self._left_queue(entry)
         log = self._log
-        head = self._head + 1
-        while head < len(log) and log[head].state == SETTLED:
+        head = self._head
+        if log[head] is not entry:
+            if len(log) > 2 * len(self._entries) + _SETTLED_KEPT:
+                self._sweep()
+            return
+        head += 1
+        end = len(log)
+        while head < end and log[head].state == SETTLED:
             head += 1
-        self._head = head
-        if head == len(log):
+        if head == end:
             self.cursor = self.next_offset - 1
             log.clear()
             self._head = 0
-        else:
-            self.cursor = log[head].offset - 1
-            if head > len(self._entries) + _SETTLED_KEPT:
-                self._sweep()
+            self._turn = 0
+            return
+        self.cursor = log[head].offset - 1
+        self._head = head
+        if head > len(self._entries) + _SETTLED_KEPT:
+            self._sweep()
 
     def _sweep(self) -> None:
         """Let go of settled entries; done rarely enough to cost little per message."""
+        had_turn = len([entry for entry in self._log[: self._turn] if entry.state != SETTLED])
         self._log = [entry for entry in self._log if entry.state != SETTLED]
         self._head = 0
+        self._turn = had_turn
 
     def _forget_all(self, cursor: int) -> None:
         """Empty the window and go on behind another cursor."""
         self._entries.clear()
         self._log.clear()
         self._head = 0
+        self._turn = 0
+        self._delays.clear()
+        self.delayed = 0
         self._sharing.clear()
         self._surplus = 0
         self.bytes_held = 0
         self.cursor = cursor
         self.next_offset = cursor + 1
+
+    # Delays.
+
+    @abstractmethod
+    def _fell_due(self, entry: Entry, key: str | bytes) -> None:
+        """The delivery time of an entry has come."""
+
+    def _delay(self, entry: Entry, key: str | bytes, not_before_ms: int) -> None:
+        entry.state = DELAYED
+        if entry.expires_ms == 0:
+            entry.expires_ms = NEVER
+        self.delayed += entry.count
+        heappush(self._delays, (not_before_ms, entry.offset, key))
+
+    def _end_delays(self, now_ms: int) -> None:
+        delays = self._delays
+        while delays and delays[0][0] <= now_ms:
+            _, offset, key = heappop(delays)
+            entry = self._entries[offset]
+            self.delayed -= entry.count
+            entry.state = READY
+            self._fell_due(entry, key)
 
     # Ranges.
 
@@ -137,7 +173,7 @@ class DispatchWindow(ABC):
         return entry
 
     def _split(self, entry: Entry, offset: int) -> Entry:
-        """Cut an entry in two equal but for their offsets; return the one that begins at `offset`."""
+        """Cut an entry that was sent in two, equal but for their offsets; return the second, from `offset` on."""
         place = self._last_not_behind(entry.offset)
         behind = Entry(
             offset, entry.message, entry.offset + entry.count - offset, entry.base, entry.expires_ms
@@ -151,8 +187,12 @@ class DispatchWindow(ABC):
         self._surplus -= 1
         self._entries[offset] = behind
         self._log.insert(place + 1, behind)
+        self._turn += 1
         self._sharing[entry.base] = self._sharing.get(entry.base, 0) + 1
         return behind
+
+    def _add_range(self, entry: Entry) -> None:
+        self._surplus += entry.count - 1
 
     def _settle_range(self, entry: Entry) -> None:
         self._surplus -= entry.count - 1
@@ -188,3 +228,7 @@ class DispatchWindow(ABC):
         if unsettled:
             assert unsettled[-1].offset + unsettled[-1].count <= self.next_offset
         assert len(self._log) <= 3 * len(self._entries) + 2 * _SETTLED_KEPT + 2, len(self._log)
+        delayed = [entry for entry in unsettled if entry.state == DELAYED]
+        assert self.delayed == sum(entry.count for entry in delayed)
+        assert sorted(offset for _, offset, _ in self._delays) == [entry.offset for entry in delayed]
+        assert all(entry.attempts == 0 and entry.expires_ms != 0 for entry in delayed)
