@@ -1,0 +1,164 @@
+"""One contestant's turn in one round of one workload."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from bench.compare.contestants.contestant import Contestant, Load, NotApplicableError, Service
+from bench.compare.outputs import Outcome
+from bench.compare.samples import Absence, LoadSample
+from bench.load import LoadError
+from bench.results import Results
+
+Action = Callable[[Load], Outcome]
+
+PILOT_MESSAGES = 4_000
+PILOT_GROWTH = 8
+PILOT_SECONDS_MIN = 0.5
+SLICE_MESSAGES_MIN = 2_000
+SLICE_MESSAGES_MAX = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is asked of everyone."""
+
+    rounds: int
+    seconds: float
+    """How long a slice of load should last; the tools count messages, so a pilot finds out how many."""
+    catch_up_messages: int
+    idle_topics: int
+    idle_connections: int
+    settle_seconds: float = 2.0
+
+
+@dataclass(slots=True)
+class Findings:
+    """Everything the run has found out so far."""
+
+    results: Results = field(default_factory=Results)
+    absences: list[Absence] = field(default_factory=list)
+    rates: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Messages a second of earlier rounds, which size the slices of later ones."""
+
+    def miss(self, workload: str, case: str, contestant: str, reason: str) -> None:
+        """Note an absence once; what a failed contestant has left of the case is not comparable."""
+        self.results.discard(workload, case, contestant)
+        absence = Absence(workload, case, contestant, reason)
+        if not self.is_missing(workload, case, contestant):
+            self.absences.append(absence)
+
+    def is_missing(self, workload: str, case: str, contestant: str) -> bool:
+        where = (workload, case, contestant)
+        return any((known.workload, known.case, known.contestant) == where for known in self.absences)
+
+
+class Turn:
+    def __init__(
+        self,
+        workload: str,
+        contestant: Contestant,
+        service: Service,
+        *,
+        effort: Effort,
+        findings: Findings,
+        say: Callable[[str], None],
+    ) -> None:
+        self.contestant = contestant
+        self.service = service
+        self.effort = effort
+        self._workload = workload
+        self._findings = findings
+        self._say = say
+
+    def slice(self, case: str, action: Action, load: Load) -> None:
+        """Warm up, then measure a slice of about `effort.seconds`; a failure ends this case only."""
+        self._attempt(case, lambda: self._sized(case, action, load))
+
+    def exactly(self, case: str, action: Action, load: Load) -> None:
+        """Measure the very number of messages the load says."""
+        self._attempt(case, lambda: self._measure(case, action, load))
+
+    def unmeasured(self, case: str, action: Action, load: Load) -> None:
+        """Prepare a case: what fails here is missing there."""
+        self._attempt(case, lambda: action(load))
+
+    def at_share(self, case: str, share: float, load: Load) -> None:
+        """Latency at a share of the rate this contestant publishes with when nothing holds it back."""
+
+        def paced() -> None:
+            rate = self._findings.rates.get(self._key(case)) or self._pilot(self.service.publish, load)
+            self._findings.rates[self._key(case)] = rate
+            self._paced(case, load, max(1, round(rate * share)))
+
+        self._attempt(case, paced)
+
+    def at_rate(self, case: str, rate: int, load: Load) -> None:
+        self._attempt(case, lambda: self._paced(case, load, rate))
+
+    def rest(self, case: str) -> None:
+        """Weigh a server that does nothing."""
+        self._say(case)
+        time.sleep(self.effort.settle_seconds)
+        usage = self.service.server.usage()
+        sample = LoadSample(
+            messages=0, seconds=0, rss_bytes=usage.rss_bytes, start_seconds=self.service.server.start_seconds
+        )
+        self._findings.results.add(self._workload, case, self.contestant.name, sample)
+
+    def _attempt(self, case: str, work: Callable[[], object]) -> None:
+        if self._findings.is_missing(self._workload, case, self.contestant.name):
+            return
+        self._say(case)
+        try:
+            work()
+        except (LoadError, NotApplicableError) as error:
+            self._findings.miss(self._workload, case, self.contestant.name, str(error))
+
+    def _sized(self, case: str, action: Action, load: Load) -> None:
+        rate = self._findings.rates.get(self._key(case))
+        if rate is None:
+            rate = self._pilot(action, load)
+        else:
+            action(replace(load, count=_bounded(rate * self.effort.seconds / 4)))
+        outcome = self._measure(case, action, replace(load, count=_bounded(rate * self.effort.seconds)))
+        # The tools start cold, so a pilot underestimates; the next round knows better.
+        self._findings.rates[self._key(case)] = max(rate, outcome.rate / load.consumers)
+
+    def _pilot(self, action: Action, load: Load) -> float:
+        count = PILOT_MESSAGES
+        while True:
+            outcome = action(replace(load, count=count, rate=0))
+            if outcome.seconds >= PILOT_SECONDS_MIN or count >= SLICE_MESSAGES_MAX:
+                return count / outcome.seconds
+            count = min(count * PILOT_GROWTH, SLICE_MESSAGES_MAX)
+
+    def _paced(self, case: str, load: Load, rate: int) -> None:
+        count = max(SLICE_MESSAGES_MIN // 4, round(rate * self.effort.seconds))
+        self._measure(case, self.service.latency, replace(load, count=count, rate=rate))
+
+    def _measure(self, case: str, action: Action, load: Load) -> Outcome:
+        before = self.service.server.usage()
+        outcome = action(load)
+        after = self.service.server.usage()
+        sample = LoadSample(
+            messages=outcome.messages,
+            seconds=outcome.seconds,
+            cpu_seconds=after.cpu_seconds - before.cpu_seconds,
+            rss_bytes=after.rss_bytes,
+            size=load.size,
+            rate_asked=load.rate,
+            p50_us=outcome.p50_us,
+            p99_us=outcome.p99_us,
+            p999_us=outcome.p999_us,
+            command=self.service.last_command,
+        )
+        self._findings.results.add(self._workload, case, self.contestant.name, sample)
+        return outcome
+
+    def _key(self, case: str) -> tuple[str, str, str]:
+        return self._workload, case, self.contestant.name
+
+
+def _bounded(messages: float) -> int:
+    return min(max(round(messages), SLICE_MESSAGES_MIN), SLICE_MESSAGES_MAX)
