@@ -45,7 +45,13 @@ def journal_files() -> dict[Path, bytes]:
         log = await journal.open_topic(1, TopicName("default", "orders"))
         for number, body in enumerate(BODIES):
             committed = asyncio.Event()
-            log.append(body, append_ms=1, done=lambda error, committed=committed: committed.set())
+            log.append(
+                body,
+                producer_id=1 + number % 3,
+                sequence=1 + number // 3,
+                append_ms=1,
+                done=lambda error, committed=committed: committed.set(),
+            )
             await committed.wait()
             if number % 15 == 14:
                 await journal.rotate()
@@ -67,6 +73,16 @@ def bodies(recovery: Recovery) -> list[bytes]:
     return [
         body for topic in recovery.topics.values() for chunk in topic.tail.chunks for body in chunk.bodies
     ]
+
+
+def sequences(recovery: Recovery) -> list[int]:
+    """The last sequence of each of the three producers."""
+    topic = recovery.topics.get(1)
+    return [0, 0, 0] if topic is None else [topic.producers.last_sequence(number) for number in (1, 2, 3)]
+
+
+def known_sequences(count: int) -> list[int]:
+    return [len(range(number, count, 3)) for number in range(3)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,10 +121,12 @@ def test_a_mutated_journal_never_gives_wrong_messages(data: st.DataObject) -> No
         files[path] = bytes(content)
     recovery = recovered(files)
     assert recovery is None or bodies(recovery) == BODIES[: len(bodies(recovery))]
+    assert recovery is None or sequences(recovery) == known_sequences(len(bodies(recovery)))
 
 
 def test_the_untouched_journal_gives_everything() -> None:
     recovery = recovered(journal_files())
     assert recovery is not None
     assert bodies(recovery) == BODIES
+    assert sequences(recovery) == [14, 13, 13]
     assert len(recovery.files) >= 3

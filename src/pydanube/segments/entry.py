@@ -185,6 +185,8 @@ def decode_sent(body: bytes) -> list[tuple[int, int, int]]:
     if not body or len(body) % _SENT_ENTRY.size:
         raise ValueError(f"{len(body)} bytes are not a list of sent entries")
     sent: list[tuple[int, int, int]] = list(_SENT_ENTRY.iter_unpack(body))
+    if any(not 0 < first <= last for first, last, _ in sent):
+        raise ValueError("a range of sequences is empty")
     for (_, last, offset), (first, _, next_offset) in pairwise(sent):
         if first != last + 1 or next_offset <= offset:
             raise ValueError(f"sequence {first} at offset {next_offset} follows {last} at {offset}")

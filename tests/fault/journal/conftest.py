@@ -65,7 +65,10 @@ class Workshop:
         disk = MemoryDisk(files)
         return recover(JournalDirectory(self.journal_path, disk, file_bytes=FILE_BYTES), disk)
 
-    async def append(self, log: TopicLog, bodies: list[bytes]) -> list[DanubeError | None]:
+    async def append(
+        self, log: TopicLog, bodies: list[bytes], *, producer_id: int = 0
+    ) -> list[DanubeError | None]:
+        """Append and wait; a producer id other than 0 is that of an idempotent producer."""
         told: list[DanubeError | None] = []
         finished = asyncio.Event()
 
@@ -75,7 +78,8 @@ class Workshop:
                 finished.set()
 
         for body in bodies:
-            log.append(body, append_ms=7, done=done)
+            sequence = log.sequence_of(producer_id) + 1 if producer_id else 0
+            log.append(body, producer_id=producer_id, sequence=sequence, append_ms=7, done=done)
         await finished.wait()
         return told
 

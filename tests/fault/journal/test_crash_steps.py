@@ -1,6 +1,6 @@
 """Killed, or the power cut, before every single call to the disk or the metadata store.
 
-One story (appends, rotations, sealing, cursors, retention, a deletion) is told once per step it has,
+One story (appends, rotations, sealing, cursors, producers, retention, a deletion) is told once per step it has,
 each time ending there. Whatever had been acknowledged must be there afterwards, and the next broker must
 be able to go on.
 """
@@ -49,6 +49,8 @@ class Story:
     def __init__(self):
         self.acknowledged = []
         self.cursor = 0
+        self.moved_to = None
+        self.forgotten = False
         self.start = 0
         self.deleted = False
         self.deleting = False
@@ -65,6 +67,13 @@ class Story:
             log.save_cursor("billing", log.committed_end)
             await journal.seal_now()
             self.cursor = log.committed_end
+        self.moved_to = {1, self.cursor}
+        await log.move_cursor("billing", 1)
+        self.moved_to = {1}
+        await self.append(workshop, log, b"gone", producer_id=8)
+        log.forget_producer(8)
+        await journal.rotate()
+        self.forgotten = True
         self.start = -1
         await log.retain(Retention(until_consumed=True), unconsumed_from=3, now_ms=0)
         self.start = 2
@@ -74,8 +83,8 @@ class Story:
         await self.append(workshop, log, b"last")
         await journal.close()
 
-    async def append(self, workshop, log, body):
-        told = await workshop.append(log, [body])
+    async def append(self, workshop, log, body, producer_id=7):
+        told = await workshop.append(log, [body], producer_id=producer_id)
         if told != [None]:
             raise DeathError("not acknowledged")
         self.acknowledged.append(body)
@@ -97,25 +106,42 @@ def count_steps_until(limit):
 async def check(workshop, story):
     journal, log = await workshop.open()
     rows = await workshop.rows(log)
-    known = [b"%d.%d" % (round_, number) for round_ in range(3) for number in range(2)] + [b"last"]
+    known = [b"%d.%d" % (round_, number) for round_ in range(3) for number in range(2)]
+    known += [b"gone", b"last"]
     assert log.committed_end >= len(story.acknowledged)
     assert rows == list(enumerate(known))[log.start_offset : log.committed_end]
     if story.start >= 0:
         assert log.start_offset == story.start
     else:
         assert log.start_offset in {0, 2}
-    assert log.cursors.get("billing", 0) >= story.cursor
+    if story.moved_to:
+        assert log.cursors["billing"] in story.moved_to
+    else:
+        assert log.cursors.get("billing", 0) >= story.cursor
+    check_producers(log, story)
     if story.deleted:
         assert 2 not in journal.recovered
     # Life goes on: another message, another seal, another start.
     offset = log.committed_end
-    assert await workshop.append(log, [b"after"]) == [None]
+    assert await workshop.append(log, [b"after"], producer_id=7) == [None]
     await journal.seal_now()
     await journal.close()
     workshop.swap(workshop.disk.files())
     journal, log = await workshop.open()
     assert (await workshop.rows(log))[-1] == (offset, b"after")
+    assert log.check_sequence(7, log.sequence_of(7), 1) == offset
     await journal.close()
+
+
+def check_producers(log, story):
+    """Every message that is there is known by its sequence, no other one is."""
+    offsets = [*range(min(log.committed_end, 6)), *range(7, log.committed_end)]
+    answers = [log.check_sequence(7, sequence, 1) for sequence in range(1, len(offsets) + 2)]
+    assert answers == [*offsets, None]
+    if story.forgotten:
+        assert log.sequence_of(8) == 0
+    else:
+        assert log.sequence_of(8) <= max(0, log.committed_end - 6)
 
 
 async def steps_of_the_story(make):

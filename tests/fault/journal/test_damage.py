@@ -4,7 +4,8 @@ import pytest
 from crc32c import crc32c
 
 from pydanube.kernel.errors import Corrupt, ErrorCode
-from pydanube.log.group import HEADER_BYTES, bytes_on_disk, decode_group_header
+from pydanube.log.group import HEADER_BYTES, bytes_on_disk, decode_group_header, encode_group
+from pydanube.segments.entry import Kind, encode_header, encode_producer, encode_producer_drop
 
 BODIES = [b"first", b"second" * 10, b"third"]
 
@@ -94,8 +95,8 @@ async def test_an_idle_journal_writes_a_marker_that_guards_its_last_group(worksh
 
 async def three_files(workshop):
     journal, log = await workshop.open(seals=False)
-    for body in BODIES:
-        await workshop.append(log, [body])
+    for producer_id, body in enumerate(BODIES, 1):
+        await workshop.append(log, [body], producer_id=producer_id)
         if body is not BODIES[-1]:
             await journal.rotate()
     return workshop.disk.files()
@@ -109,6 +110,70 @@ async def test_a_file_that_another_follows_is_watched_to_its_end(workshop):
             for _, damaged in flips(data, start, end):
                 with pytest.raises(Corrupt):
                     workshop.recover({**files, workshop.file(sequence): damaged})
+
+
+async def with_group(workshop, entries):
+    """A closed journal with one more group, whole and in its place, that holds these entries."""
+    journal, log = await workshop.open(seals=False)
+    await workshop.append(log, [b"first"], producer_id=7)
+    await journal.close()
+    data = workshop.disk.files()[workshop.file(1)]
+    *_, (last, _, position, _) = groups(data)
+    header = decode_group_header(data, last, None)
+    parts, size = encode_group(
+        entries,
+        count=len(entries),
+        journal_id=header.journal_id,
+        file_sequence=1,
+        group_sequence=header.group_sequence + 1,
+        synced_group=header.group_sequence,
+        position=position,
+    )
+    return position + HEADER_BYTES, data[:position] + b"".join(parts) + data[position + size :]
+
+
+def producer_entry(*sent):
+    return encode_producer(1, 1, 7, sent)
+
+
+def producer_entry_with_body(body):
+    return encode_header(Kind.PRODUCER, body, 0, 1, 0, 7, 1, 0, 1) + body
+
+
+def message(sequence):
+    return encode_header(Kind.ROW, b"x", 1, 1, 1, 7, sequence, 0, 1) + b"x"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        producer_entry_with_body(b""),
+        producer_entry_with_body(bytes(23)),
+        producer_entry((1, 5, 0), (7, 9, 5)),
+        producer_entry((1, 5, 0), (5, 9, 5)),
+        producer_entry((1, 5, 3), (6, 9, 3)),
+        producer_entry((5, 1, 3)),
+        producer_entry((0, 1, 3)),
+        message(1),
+        message(3),
+        encode_producer(99, 1, 7, [(1, 1, 0)]),
+        encode_producer_drop(99, 1, 7),
+        encode_header(200, b"", 0, 1, 0, 0, 0, 0, 1),
+    ],
+)
+async def test_entries_no_release_would_write_are_named_with_file_and_position(workshop, entry):
+    position, data = await with_group(workshop, [entry])
+    with pytest.raises(Corrupt, match=f"is damaged at byte {position}:") as caught:
+        workshop.recover({workshop.file(1): data})
+    assert str(workshop.file(1)) in caught.value.text
+
+
+async def test_entries_of_producers_that_make_sense_are_taken(workshop):
+    entries = [producer_entry((5, 9, 0), (10, 10, 5)), encode_producer(1, 1, 8, [(1, 3, 2)]), message(11)]
+    _, data = await with_group(workshop, [*entries, encode_producer_drop(1, 1, 8)])
+    producers = workshop.recover({workshop.file(1): data}).topics[1].producers
+    assert (producers.last_sequence(7), producers.last_sequence(8)) == (11, 0)
+    assert producers.check(7, 8, 1, committed_end=9) == 3
 
 
 async def test_a_file_missing_from_the_middle_is_missed(workshop):

@@ -167,6 +167,58 @@ async def test_a_whole_burst_on_a_full_disk_is_taken_back_in_order(workshop):
     assert await workshop.rows(log) == list(enumerate([*burst[:count], b"next", b"last"]))
 
 
+async def test_what_an_idempotent_producer_lost_to_a_full_disk_is_expected_again(workshop):
+    journal, log = await workshop.open(seals=False)
+    workshop.disk.space = 0
+    told = await workshop.append(log, FULL * 4, producer_id=7)
+    count = sum(error is None for error in told)
+    assert 0 < count < len(told)
+    assert log.sequence_of(7) == count
+    assert log.check_sequence(7, count, 1) == count - 1
+    assert log.check_sequence(7, count + 1, 1) is None
+    workshop.disk.space = None
+    while journal.refusal is not None:
+        await asyncio.sleep(0.001)
+    assert await workshop.append(log, [b"next"], producer_id=7) == [None]
+    workshop.swap(workshop.disk.files())
+    _, log = await workshop.open()
+    assert log.check_sequence(7, count + 1, 1) == count
+
+
+async def test_what_was_forgotten_and_moved_on_a_full_disk_stays_so(workshop):
+    """No file can be written to: the snapshot of the next one says it, against the files before."""
+    journal, log = await workshop.open(seals=False)
+    await workshop.append(log, [b"a"], producer_id=7)
+    log.save_cursor("billing", 0)
+    log.save_cursor("audit", 0)
+    await workshop.append(log, [b"b"], producer_id=8)
+    workshop.disk.space = 0
+    await fill_until_refused(workshop, log)
+    log.forget_producer(7)
+    log.drop_cursor("billing")
+    log.reset_cursor("audit", -1)
+    workshop.disk.space = None
+    while journal.refusal is not None:
+        await asyncio.sleep(0.001)
+    await workshop.append(log, [b"again"], producer_id=7)
+    workshop.swap(workshop.disk.files())
+    _, log = await workshop.open()
+    assert log.cursors == {"audit": -1}
+    assert (log.sequence_of(7), log.sequence_of(8)) == (1, 1)
+    assert log.check_sequence(7, 1, 1) == log.committed_end - 1
+
+
+async def test_a_cursor_is_moved_on_a_full_disk_too(workshop):
+    _, log = await workshop.open(seals=False)
+    log.save_cursor("billing", 3)
+    workshop.disk.space = 0
+    await fill_until_refused(workshop, log)
+    await log.move_cursor("billing", 1)
+    workshop.swap(workshop.disk.files())
+    _, log = await workshop.open(seals=False)
+    assert log.cursors == {"billing": 1}
+
+
 async def test_a_full_disk_still_closes_cleanly_with_its_cursors(workshop):
     journal, log = await workshop.open(seals=False)
     workshop.disk.space = 0
