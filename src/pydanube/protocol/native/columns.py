@@ -51,8 +51,8 @@ FIELDS: Final[tuple[tuple[int, pa.Field], ...]] = (
 )
 _COLUMN_OF_NAME: Final[dict[str, int]] = {field.name: column for column, field in FIELDS}
 _CODEC_NAMES: Final[dict[int, str]] = {LZ4: "lz4", ZSTD: "zstd"}
-_RESERVED: Final = pa.array(
-    [DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE, COMPACTION_KEY_ATTRIBUTE], pa.utf8()
+RESERVED_ATTRIBUTES: Final = frozenset(
+    (DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE, COMPACTION_KEY_ATTRIBUTE)
 )
 """Attributes that rows use for what a batch has in its head or in a column."""
 
@@ -60,14 +60,21 @@ _RESERVED: Final = pa.array(
 class CheckedBatch:
     """What the broker needs to know of a batch it is about to take."""
 
-    __slots__ = ("count", "head", "is_timed", "payload_bytes", "payload_bytes_max")
+    __slots__ = ("_payload", "count", "head", "is_timed", "payload_bytes")
 
-    def __init__(self, count: int, payload_bytes: int, payload_bytes_max: int, head: BatchHead) -> None:
-        self.count: Final = count
-        self.payload_bytes: Final = payload_bytes
-        self.payload_bytes_max: Final = payload_bytes_max
+    def __init__(self, payload: pa.BinaryArray, head: BatchHead) -> None:
+        self._payload = payload
+        self.count: Final = len(payload)
+        self.payload_bytes: Final[int] = payload.total_values_length
+        """Of all payloads together."""
         self.head: Final = head
         self.is_timed: Final = bool(head.deliver_at or head.deliver_after or head.ttl)
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """Of the largest payload. Worked out when asked: ask only if all together exceed what one may have."""
+        largest: int = pc.max(pc.binary_length(self._payload)).as_py()
+        return largest
 
 
 @lru_cache(maxsize=128)
@@ -147,15 +154,12 @@ def check_batch(body: bytes) -> CheckedBatch:
     layout = read_layout(body)
     head = decode_head(layout)
     batch = decode_record_batch(body, layout)
-    payload = batch.column(0)
-    for name in head.attributes:
-        _refuse_reserved(name)
-    if layout.columns & ATTRIBUTES:
-        names = batch.column("attributes").keys
-        if pc.any(pc.is_in(names, value_set=_RESERVED)).as_py():
-            _refuse_reserved(names.filter(pc.is_in(names, value_set=_RESERVED))[0].as_py())
-    sizes = pc.binary_length(payload)
-    return CheckedBatch(layout.count, pc.sum(sizes).as_py(), pc.max(sizes).as_py(), head)
+    reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)
+    if not reserved and layout.columns & ATTRIBUTES:
+        reserved = RESERVED_ATTRIBUTES.intersection(pc.unique(batch.column("attributes").keys).to_pylist())
+    if reserved:
+        raise invalid_batch(f"attribute {min(reserved)} belongs in the head or in a column of a batch")
+    return CheckedBatch(batch.column(0), head)
 
 
 def shared_attributes(head: BatchHead) -> dict[str, str]:
@@ -255,8 +259,3 @@ def decode_head(layout: BatchLayout) -> BatchHead:
         if getattr(head, name) > TIME_MS_MAX:
             raise invalid_batch(f"its {name} exceeds {TIME_MS_MAX} ms")
     return head
-
-
-def _refuse_reserved(name: str) -> None:
-    if name in _RESERVED.to_pylist():
-        raise invalid_batch(f"attribute {name} belongs in the head or in a column of a batch")

@@ -1,5 +1,6 @@
 """What a consumer of the native protocol gets: record batches with offsets and times, of batches and rows alike."""
 
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -49,6 +50,14 @@ DELIVERED_SCHEMA: Final = pa.schema(
 )
 """What a consumer gets; null where a message has no such value. The metadata names the topic."""
 
+_TYPES: Final[dict[str, pa.DataType]] = {field.name: field.type for field in DELIVERED_SCHEMA}
+_NUMBERS: Final = {
+    "publish_time": struct.Struct("<q"),
+    "append_time": struct.Struct("<q"),
+    "schema_id": struct.Struct("<Q"),
+    "schema_version": struct.Struct("<I"),
+}
+
 
 def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
     """The messages an item brings, as consumers get them; payloads are not copied."""
@@ -58,25 +67,22 @@ def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
     _check_range(item, layout.count)
     head = decode_head(layout)
     batch = decode_record_batch(item.body, layout).slice(item.skip, item.messages)
-    count = item.messages
     columns = layout.columns
-    if item.base == NO_OFFSET:
-        offsets = _nulls(pa.int64(), count)
-    else:
-        offsets = pa.arange(item.base + item.skip, item.base + item.skip + count)
+    count = item.messages
+    first = item.base + item.skip
     return pa.RecordBatch.from_arrays(
         [
-            offsets,
-            batch.column("publish_time")
-            if columns & PUBLISH_TIME
-            else _repeated(head.publish_time, TIME, count),
-            _repeated(item.append_ms, TIME, count),
-            pa.DictionaryArray.from_arrays(_zeros(count), pa.array([head.producer_name], pa.utf8())),
-            _own_or_shared(batch, head, "routing_key", columns & ROUTING_KEY),
+            _nulls("offset", count) if item.base == NO_OFFSET else pa.arange(first, first + count),
+            _own_or_shared(batch, "publish_time", columns & PUBLISH_TIME, head.publish_time),
+            _repeated("append_time", item.append_ms, count),
+            _names(head.producer_name).slice(0, count),
+            _own_or_shared(batch, "routing_key", columns & ROUTING_KEY, _optional(head, "routing_key")),
             _all_attributes(batch, head, columns),
-            _own_or_shared(batch, head, "schema_id", columns & SCHEMA_ID),
-            _own_or_shared(batch, head, "schema_version", columns & SCHEMA_VERSION),
-            batch.column("payload"),
+            _own_or_shared(batch, "schema_id", columns & SCHEMA_ID, _optional(head, "schema_id")),
+            _own_or_shared(
+                batch, "schema_version", columns & SCHEMA_VERSION, _optional(head, "schema_version")
+            ),
+            batch.column(0),
         ],
         schema=_delivered_schema(topic),
     )
@@ -121,13 +127,17 @@ def _delivered_schema(topic: str) -> pa.Schema:
     return DELIVERED_SCHEMA.with_metadata({"topic": topic})
 
 
-def _own_or_shared(batch: pa.RecordBatch, head: BatchHead, name: str, own: int) -> pa.Array:
+def _optional(head: BatchHead, name: str) -> Any:
+    return getattr(head, name) if head.HasField(name) else None
+
+
+def _own_or_shared(batch: pa.RecordBatch, name: str, own: int, shared: Any) -> pa.Array:
+    """The batch's column if it has one, else the head's value for every row."""
     if own:
         return batch.column(name)
-    kind = DELIVERED_SCHEMA.field(name).type
-    if head.HasField(name):
-        return _repeated(getattr(head, name), kind, batch.num_rows)
-    return _nulls(kind, batch.num_rows)
+    if shared is None:
+        return _nulls(name, batch.num_rows)
+    return _repeated(name, shared, batch.num_rows)
 
 
 def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.Array:
@@ -135,8 +145,8 @@ def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.
     shared = shared_attributes(head)
     if not columns & (ATTRIBUTES | COMPACTION_KEY):
         if shared:
-            return _repeated(list(shared.items()), ATTRIBUTE_MAP, batch.num_rows)
-        return _nulls(ATTRIBUTE_MAP, batch.num_rows)
+            return _repeated("attributes", list(shared.items()), batch.num_rows)
+        return _nulls("attributes", batch.num_rows)
     if not shared and not columns & COMPACTION_KEY:
         return batch.column("attributes")
     merged = [dict(shared) for _ in range(batch.num_rows)]
@@ -150,24 +160,32 @@ def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.
     return pa.array([list(attributes.items()) or None for attributes in merged], ATTRIBUTE_MAP)
 
 
-def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
+def _repeated(name: str, value: Any, count: int) -> pa.Array:
+    kind = _TYPES[name]
+    number = _NUMBERS.get(name)
+    if number is None:
+        return pa.repeat(pa.scalar(value, kind), count)
+    # A third of the time `repeat` takes, which tells for small batches.
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(number.pack(value) * count)])
 
 
-def _nulls(kind: pa.DataType, count: int) -> pa.Array:
-    return _all_nulls(kind).slice(0, count)
+def _nulls(name: str, count: int) -> pa.Array:
+    return _all_nulls(name).slice(0, count)
 
 
-@lru_cache(maxsize=16)
-def _all_nulls(kind: pa.DataType) -> pa.Array:
-    """As many as any batch needs; a slice of it costs less than nulls of its own."""
-    return pa.nulls(BATCH_MESSAGES_MAX, kind)
+# Made once and as long as any batch needs: a slice costs less than an array of its own.
 
 
-def _zeros(count: int) -> pa.Array:
-    return _all_zeros().slice(0, count)
+@lru_cache(maxsize=len(DELIVERED_SCHEMA))
+def _all_nulls(name: str) -> pa.Array:
+    return pa.nulls(BATCH_MESSAGES_MAX, _TYPES[name])
+
+
+@lru_cache(maxsize=1024)
+def _names(name: str) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(_zeros(), pa.array([name], pa.utf8()))
 
 
 @lru_cache(maxsize=1)
-def _all_zeros() -> pa.Array:
+def _zeros() -> pa.Array:
     return pa.repeat(pa.scalar(0, pa.int32()), BATCH_MESSAGES_MAX)
