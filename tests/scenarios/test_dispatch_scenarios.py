@@ -6,25 +6,36 @@ milliseconds. To refresh the decisions after an intended change: PYDANUBE_REWRIT
 
     subscription KIND [window= bytes= rate= cursor=] [failure policy fields]
     publish N | publish KEY ... | publish size=BYTES        append to the log
+    publish batch=N                                         append N messages as one entry
+            [at=MS] [ttl=MS]                                to be delivered not before / within this time from now
     join NAME [FILTER ...] / leave NAME                     register / remove
-    attach NAME [CREDIT] / detach NAME / grant NAME CREDIT  streams; the credit defaults to 100
+    attach NAME [CREDIT] [bytes=] [unacked=] / detach NAME  streams; the credit defaults to 100
+    grant NAME CREDIT [bytes=]
     connect NAME [FILTER ...]                               join and attach
-    ack OFFSET ... / nack OFFSET [delay=] [reason=]
+    ack OFFSET ... / nack OFFSET [delay=] [reason=]         OFFSET may be a range: FIRST-LAST
     advance MS                                              let time pass, then tick
     sleep                                                   let time pass until the subscription wants to wake
     policy [fields] / window N / rate N                     change settings
     dead-letter ok|fail OFFSET                              outcome of a publish
     trim OFFSET                                             the log now starts here
+    seek OFFSET                                             go on at another place in the log
     restart                                                 load again from the cursor; consumers must return
     status                                                  say the counters that are not 0
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pydanube.dispatch import DeadLetter, Deliver, ReliableSubscription, reliable_subscription
+from pydanube.dispatch import (
+    NO_BYTE_LIMIT,
+    DeadLetter,
+    Deliver,
+    ReliableSubscription,
+    reliable_subscription,
+)
 from pydanube.dispatch.counters import COUNTER_NAMES
 from pydanube.kernel.policies import BackoffStrategy, FailurePolicy, PoisonPolicy, SubscriptionType
 
@@ -39,12 +50,24 @@ KINDS = {
 }
 
 
+@dataclass
+class Logged:
+    """An entry of the log: one message, or a batch."""
+
+    base: int
+    count: int
+    message: bytes
+    key: str
+    not_before_ms: int = 0
+    expires_ms: int = 0
+
+
 class Stage:
     """A subscription, its log and its clock; `lines` are the decisions since they were last taken."""
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.log: list[tuple[bytes, str]] = []
+        self.log: list[Logged] = []  # by offset; a batch stands at each of its offsets
         self.ids: dict[str, int] = {}
         self.settings: dict[str, str] = {}
         self.lines: list[str] = []
@@ -61,7 +84,16 @@ class Stage:
         room = subscription.room()
         while room > 0 and subscription.next_offset < len(self.log):
             offset = subscription.next_offset
-            room = subscription.offer(offset, *self.log[offset])
+            logged = self.log[offset]
+            room = subscription.offer(
+                offset,
+                logged.message,
+                logged.key,
+                logged.base + logged.count - offset,
+                logged.base,
+                logged.not_before_ms,
+                logged.expires_ms,
+            )
             subscription.validate()
         for action in subscription.actions(self.now_ms):
             self.lines.append(self.describe(action))
@@ -69,15 +101,17 @@ class Stage:
         self.note_changes()
 
     def describe(self, action: Deliver | DeadLetter) -> str:
+        logged = self.log[action.offset]
+        assert action.message is logged.message
+        assert action.base == logged.base
+        last = action.offset + action.count - 1
+        assert self.log[last] is logged
+        offsets = f"{action.offset}-{last}" if action.count > 1 else f"{action.offset}"
         if isinstance(action, Deliver):
             name = next(name for name, number in self.ids.items() if number == action.consumer_id)
-            assert action.message == self.log[action.offset][0]
             again = f" attempt={action.attempt}" if action.attempt > 1 else ""
-            return f"deliver {name} {action.offset}{again}"
-        assert action.message == self.log[action.offset][0]
-        return (
-            f"dead-letter {action.offset} to={action.topic} attempts={action.attempts} reason={action.reason}"
-        )
+            return f"deliver {name} {offsets}{again}"
+        return f"dead-letter {offsets} to={action.topic} attempts={action.attempts} reason={action.reason}"
 
     def note_changes(self) -> None:
         cursor, blocked = self.subscription.cursor, self.subscription.blocked
@@ -91,7 +125,7 @@ class Stage:
     def do_subscription(self, kind: str, *options: str) -> None:
         self.settings = {"kind": kind, **dict(option.split("=") for option in options)}
         self.load(int(self.settings.get("cursor", -1)))
-        self.log = [(b"before", "before")] * self.subscription.next_offset
+        self.log = [Logged(0, 1, b"before", "before")] * self.subscription.next_offset
 
     def load(self, cursor: int) -> None:
         settings = self.settings
@@ -107,13 +141,25 @@ class Stage:
         self.last_blocked = 0
 
     def do_publish(self, *words: str) -> None:
+        times = dict(word.split("=") for word in words if word.startswith(("at=", "ttl=")))
+        not_before_ms = int(times.get("at", 0))
+        expires_ms = self.now_ms + int(times["ttl"]) if "ttl" in times else 0
+
+        def append(count: int = 1, size: int = 10, key: str = "key") -> None:
+            base = len(self.log)
+            message = (b"message %d" % base).ljust(size)[:size]
+            self.log += [Logged(base, count, message, key, not_before_ms, expires_ms)] * count
+
         for word in words:
             if word.startswith("size="):
-                self.log.append((b"x" * int(word[5:]), "key"))
+                append(size=int(word[5:]))
+            elif word.startswith("batch="):
+                append(int(word[6:]))
             elif word.isdigit():
-                self.log += [(b"message %d" % (len(self.log) + i), "key") for i in range(int(word))]
-            else:
-                self.log.append((b"message %d" % len(self.log), word))
+                for _ in range(int(word)):
+                    append()
+            elif "=" not in word:
+                append(key=word)
 
     def do_join(self, name: str, *filters: str) -> None:
         self.ids.setdefault(name, len(self.ids) + 1)
@@ -122,15 +168,17 @@ class Stage:
     def do_leave(self, name: str) -> None:
         self.subscription.leave(self.ids[name])
 
-    def do_attach(self, name: str, credit: str = "100") -> None:
-        self.subscription.attach(self.ids[name], self.now_ms)
-        self.subscription.grant(self.ids[name], int(credit))
+    def do_attach(self, name: str, *options: str) -> None:
+        given = dict(option.split("=") for option in options if "=" in option)
+        plain = [option for option in options if "=" not in option]
+        self.subscription.attach(self.ids[name], self.now_ms, int(given.pop("unacked", 0)))
+        self.do_grant(name, *(plain or ["100"]), *(f"bytes={size}" for size in given.values()))
 
     def do_detach(self, name: str) -> None:
         self.subscription.detach(self.ids[name], self.now_ms)
 
-    def do_grant(self, name: str, credit: str) -> None:
-        self.subscription.grant(self.ids[name], int(credit))
+    def do_grant(self, name: str, credit: str, size: str = f"bytes={NO_BYTE_LIMIT}") -> None:
+        self.subscription.grant(self.ids[name], int(credit), int(size.removeprefix("bytes=")))
 
     def do_connect(self, name: str, *filters: str) -> None:
         self.do_join(name, *filters)
@@ -138,13 +186,20 @@ class Stage:
 
     def do_ack(self, *offsets: str) -> None:
         for offset in offsets:
-            self.subscription.ack(int(offset), self.now_ms)
+            first, _, last = offset.partition("-")
+            if last:
+                self.subscription.ack_range(int(first), int(last), self.now_ms)
+            else:
+                self.subscription.ack(int(first), self.now_ms)
 
     def do_nack(self, offset: str, *options: str) -> None:
         given = dict(option.split("=") for option in options)
-        self.subscription.nack(
-            int(offset), self.now_ms, delay_ms=int(given.get("delay", 0)), reason=given.get("reason")
-        )
+        delay_ms, reason = int(given.get("delay", 0)), given.get("reason")
+        first, _, last = offset.partition("-")
+        if last:
+            self.subscription.nack_range(int(first), int(last), self.now_ms, delay_ms, reason)
+        else:
+            self.subscription.nack(int(first), self.now_ms, delay_ms=delay_ms, reason=reason)
 
     def do_advance(self, milliseconds: str) -> None:
         self.now_ms += int(milliseconds)
@@ -174,6 +229,9 @@ class Stage:
     def do_trim(self, offset: str) -> None:
         self.subscription.skip_to(int(offset))
 
+    def do_seek(self, offset: str) -> None:
+        self.subscription.seek(int(offset))
+
     def do_restart(self) -> None:
         self.load(self.subscription.cursor)
 
@@ -183,6 +241,8 @@ class Stage:
         shown = [text for text in counted if not text.endswith("=0")]
         shown.append(f"pending_redelivery={self.subscription.pending_redelivery}")
         shown.append(f"in_window={self.subscription.messages_held}")
+        if self.subscription.delayed:
+            shown.append(f"delayed={self.subscription.delayed}")
         self.lines.append("status " + " ".join(shown))
 
 
