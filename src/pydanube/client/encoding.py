@@ -1,0 +1,126 @@
+"""Messages of an application as entry bodies: one as a row, several as a batch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.protocol import danube_pb2
+from pydanube.protocol import native_pb2 as pb
+from pydanube.protocol.native import batch as layout
+from pydanube.protocol.native.timing import (
+    COMPACTION_KEY_ATTRIBUTE,
+    DELIVER_AFTER_ATTRIBUTE,
+    DELIVER_AT_ATTRIBUTE,
+    TTL_ATTRIBUTE,
+)
+
+ROW_BYTES_MAX: Final = 4 * 1024 * 1024 - 8 * 1024
+"""Largest row the protocol allows."""
+
+Codec = Literal["lz4", "zstd"] | None
+CODECS: Final[dict[Codec, int]] = {None: layout.NONE, "lz4": layout.LZ4, "zstd": layout.ZSTD}
+
+
+class Sender(NamedTuple):
+    """Who publishes, as the broker knows it."""
+
+    producer_id: int
+    name: str
+    topic: str
+
+
+class Timing(NamedTuple):
+    """When messages are delivered and until when they live, all in milliseconds; 0 stands for none."""
+
+    deliver_at: int
+    deliver_after: int
+    ttl: int
+
+
+class Common(NamedTuple):
+    """What all messages of one publish share."""
+
+    publish_time: int | None
+    timing: Timing
+    key: str | None = None
+    attributes: Mapping[str, str] | None = None
+    schema_id: int | None = None
+    schema_version: int | None = None
+
+
+def encode_row(sender: Sender, payload: bytes, common: Common, compaction_key: bytes | None) -> bytes:
+    """One message as a StreamMessage."""
+    attributes = dict(common.attributes or ())
+    deliver_at, deliver_after, ttl = common.timing
+    if deliver_at:
+        attributes[DELIVER_AT_ATTRIBUTE] = str(deliver_at)
+    if deliver_after:
+        attributes[DELIVER_AFTER_ATTRIBUTE] = str(deliver_after)
+    if ttl:
+        attributes[TTL_ATTRIBUTE] = str(ttl)
+    if compaction_key is not None:
+        attributes[COMPACTION_KEY_ATTRIBUTE] = compaction_key.decode()
+    row = danube_pb2.StreamMessage(
+        msg_id=danube_pb2.MsgID(producer_id=sender.producer_id, topic_name=sender.topic),
+        payload=payload,
+        publish_time=common.publish_time or 0,
+        producer_name=sender.name,
+        attributes=attributes,
+        schema_id=common.schema_id,
+        schema_version=common.schema_version,
+        routing_key=common.key,
+    )
+    body = row.SerializeToString()
+    if len(body) > ROW_BYTES_MAX:
+        raise Rejected(
+            f"{sender.topic}: a message of {len(body)} bytes exceeds the {ROW_BYTES_MAX} one may have: "
+            "split it, or store it elsewhere and send where it is",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
+    return body
+
+
+def encode_columns(
+    sender: Sender,
+    payloads: Sequence[bytes],
+    common: Common,
+    codec: Codec,
+    *,
+    routing_keys: Sequence[str | None] | None = None,
+    attributes: Sequence[Mapping[str, str] | None] | None = None,
+    publish_times: Sequence[int] | None = None,
+    schema_ids: Sequence[int | None] | None = None,
+    schema_versions: Sequence[int | None] | None = None,
+    compaction_keys: Sequence[bytes | None] | None = None,
+) -> bytes:
+    """Several messages as a batch."""
+    # Here, because Arrow takes longer to load than a small program to run.
+    from pydanube.protocol.native import arrow  # noqa: PLC0415
+
+    return arrow.encode_payloads(
+        payloads,
+        encode_head(sender, common),
+        codec=CODECS[codec],
+        routing_keys=routing_keys,
+        attributes=attributes,
+        publish_times=publish_times,
+        schema_ids=schema_ids,
+        schema_versions=schema_versions,
+        compaction_keys=compaction_keys,
+    )
+
+
+def encode_head(sender: Sender, common: Common) -> pb.BatchHead:
+    deliver_at, deliver_after, ttl = common.timing
+    return pb.BatchHead(
+        producer_id=sender.producer_id,
+        producer_name=sender.name,
+        publish_time=common.publish_time,
+        schema_id=common.schema_id,
+        schema_version=common.schema_version,
+        routing_key=common.key,
+        attributes=common.attributes or {},
+        deliver_at=deliver_at or None,
+        deliver_after=deliver_after or None,
+        ttl=ttl or None,
+    )

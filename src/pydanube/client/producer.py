@@ -1,0 +1,415 @@
+"""Publishing to a topic, or to all its partitions."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from pydanube.client.budget import Budget
+from pydanube.client.cluster import Cluster
+from pydanube.client.encoding import Common
+from pydanube.client.errors import QueueFull
+from pydanube.client.fields import (
+    Duration,
+    Moment,
+    Payload,
+    checked_extras,
+    checked_timing,
+    payload_bytes,
+    too_large,
+)
+from pydanube.client.outgoing import (
+    MESSAGE_OVERHEAD_BYTES,
+    PayloadRun,
+    PendingSend,
+    Publish,
+    Receipt,
+    Run,
+)
+from pydanube.client.routing import partition_name, partition_of_key
+from pydanube.client.topic_producer import ProducerOptions, TopicProducer
+from pydanube.kernel.errors import Rejected
+from pydanube.kernel.names import check_name
+from pydanube.protocol.native.batch import BATCH_MESSAGES_MAX
+
+if TYPE_CHECKING:
+    from pydanube.client.tables import AnyTable
+
+RUN_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of one batch of a `send_many` or `send_table`."""
+
+
+class Producer:
+    """Publishes; use it with `async with`, or `open` and `close` it. Made by `Client.producer`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        name: str | None,
+        options: ProducerOptions,
+        max_pending_bytes: int,
+        partitions: int | None,
+    ) -> None:
+        self.topic: Final = topic
+        self.name: Final = check_name(name or f"producer-{secrets.token_hex(6)}", what="producer name")
+        if max_pending_bytes < 1 or (partitions is not None and partitions < 1):
+            raise Rejected("max_pending_bytes and partitions must be 1 or more")
+        self._cluster = cluster
+        self._options = options
+        self._partitions = partitions
+        self._budget = Budget(max_pending_bytes)
+        self._batch_bytes_max = options.batching.max_bytes
+        self._batch_messages_max = options.batching.max_messages
+        self._lanes: list[TopicProducer] = []
+        self._only_lane: TopicProducer | None = None
+        self._next_turn = 0
+
+    async def __aenter__(self) -> "Producer":
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._close_lanes()
+
+    async def open(self) -> None:
+        """Register with the brokers that serve the topic, which is created if need be."""
+        targets = await self._targets()
+        self._lanes = [
+            TopicProducer(self._cluster, target, name, self._options, self._budget)
+            for target, name in targets.items()
+        ]
+        try:
+            await asyncio.gather(*(lane.open() for lane in self._lanes))
+        except BaseException:
+            await self._close_lanes()
+            raise
+        self._only_lane = self._lanes[0] if len(self._lanes) == 1 else None
+
+    async def _targets(self) -> dict[str, str]:
+        """Topics or partitions to publish to, each with the producer's name there."""
+        if self._partitions is not None:
+            topics = [partition_name(self.topic, number) for number in range(self._partitions)]
+        else:
+            location = await self._cluster.with_retries(lambda: self._cluster.locate(self.topic))
+            topics = list(location.partitions) or [self.topic]
+        if topics == [self.topic]:
+            return {self.topic: self.name}
+        return {topic: f"{self.name}-{number}" for number, topic in enumerate(topics)}
+
+    @property
+    def partitions(self) -> list[str]:
+        """The topics it publishes to: several if the topic has partitions."""
+        return [lane.topic for lane in self._lanes]
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes sent and not answered yet."""
+        return self._budget.used
+
+    @property
+    def last_sequence(self) -> int:
+        """How many messages the topic has of this producer's name: where to go on after a restart."""
+        if self._only_lane is None:
+            raise Rejected(
+                f"{self.topic} has partitions, each with sequences of its own: produce to one of them"
+            )
+        return self._only_lane.last_sequence
+
+    def send_nowait(
+        self,
+        payload: Payload,
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        publish_time: Moment | None = None,
+        schema_id: int | None = None,
+        schema_version: int | None = None,
+        deliver_at: Moment | None = None,
+        deliver_after: Duration | None = None,
+        ttl: Duration | None = None,
+        compaction_key: str | bytes | None = None,
+    ) -> PendingSend:
+        """Take a message and return at once; await the result for its Receipt, or call `flush` later.
+
+        Raises:
+            QueueFull: too much is unanswered: await `ready()`, then send again.
+            Rejected: the message cannot be sent as it is.
+        """
+        # The way of most messages, at well under a microsecond: only a payload, and a batch it fits in.
+        lane = self._only_lane
+        if (
+            lane is not None
+            and key is None
+            and attributes is None
+            and deliver_after is None
+            and ttl is None
+            and deliver_at is None
+            and publish_time is None
+            and schema_id is None
+            and schema_version is None
+            and compaction_key is None
+            and type(payload) is bytes
+        ):
+            batch = lane.batch
+            if batch is not None and batch.is_plain:
+                size = len(payload) + MESSAGE_OVERHEAD_BYTES
+                budget = self._budget
+                if (
+                    batch.size + size <= self._batch_bytes_max
+                    and budget.used + size <= budget.limit
+                    and size <= lane.payload_bytes_max
+                ):
+                    budget.used += size
+                    batch.size += size
+                    payloads = batch.payloads
+                    index = len(payloads)
+                    payloads.append(payload)
+                    if index + 1 >= self._batch_messages_max:
+                        lane.close_batch()
+                    return PendingSend(batch, index)
+        payload = payload_bytes(payload)
+        extras = checked_extras(
+            key=key,
+            attributes=attributes,
+            publish_time=publish_time,
+            schema_id=schema_id,
+            schema_version=schema_version,
+            compaction_key=compaction_key,
+        )
+        timing = checked_timing(deliver_at, deliver_after, ttl)
+        lane = self._lane(key)
+        size = len(payload) + MESSAGE_OVERHEAD_BYTES + extras.size
+        self._check_size(lane, len(payload))
+        if not self._budget.has_room(size):
+            raise QueueFull(
+                f"{self.topic}: {self._budget.used} bytes are unanswered, {self._budget.limit} is the bound: "
+                "await ready(), or raise max_pending_bytes"
+            )
+        batch = lane.collecting(timing, size)
+        self._budget.used += size
+        pending = PendingSend(batch, batch.add(payload, extras, size))
+        if len(batch.payloads) >= self._batch_messages_max or batch.size >= self._batch_bytes_max:
+            lane.close_batch()
+        return pending
+
+    async def send(
+        self,
+        payload: Payload,
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        publish_time: Moment | None = None,
+        schema_id: int | None = None,
+        schema_version: int | None = None,
+        deliver_at: Moment | None = None,
+        deliver_after: Duration | None = None,
+        ttl: Duration | None = None,
+        compaction_key: str | bytes | None = None,
+    ) -> Receipt:
+        """Publish a message and wait until it is safe.
+
+        Messages with one key go to one partition, in order; without a key, partitions take turns.
+
+        Raises:
+            Rejected: the message, or something else about it, must change first.
+            Unavailable: it was not taken, through all retries.
+            OutcomeUnknown: it may have been taken; only without `idempotent`, or when retries ended.
+        """
+        while True:
+            try:
+                pending = self.send_nowait(
+                    payload,
+                    key=key,
+                    attributes=attributes,
+                    publish_time=publish_time,
+                    schema_id=schema_id,
+                    schema_version=schema_version,
+                    deliver_at=deliver_at,
+                    deliver_after=deliver_after,
+                    ttl=ttl,
+                    compaction_key=compaction_key,
+                )
+            except QueueFull:
+                await self._room_change()
+                continue
+            return await pending
+
+    async def ready(self) -> None:
+        """Wait until there is room for a message of the usual size again."""
+        while self._budget.used >= self._budget.limit - min(self._batch_bytes_max, self._budget.limit // 2):
+            await self._room_change()
+
+    async def _room_change(self) -> None:
+        # What lingers would only keep everybody waiting.
+        for lane in self._lanes:
+            lane.close_batch()
+        await self._budget.changed()
+
+    async def send_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        key: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        publish_time: Moment | None = None,
+        schema_id: int | None = None,
+        schema_version: int | None = None,
+        deliver_at: Moment | None = None,
+        deliver_after: Duration | None = None,
+        ttl: Duration | None = None,
+        compaction_key: str | bytes | None = None,
+    ) -> list[Run]:
+        """Publish messages that share everything but their payloads, in as few batches as possible.
+
+        Returns the runs of offsets they got, in the order of the payloads. If one batch fails, its error is raised
+        once all are answered; the others may have been taken.
+        """
+        extras = checked_extras(
+            key=key,
+            attributes=attributes,
+            publish_time=publish_time,
+            schema_id=schema_id,
+            schema_version=schema_version,
+            compaction_key=compaction_key,
+        )
+        timing = checked_timing(deliver_at, deliver_after, ttl)
+        now_ms = time.time_ns() // 1_000_000
+        common = Common(
+            now_ms if extras.publish_time is None else extras.publish_time,
+            timing,
+            extras.key,
+            extras.attributes,
+            extras.schema_id,
+            extras.schema_version,
+        )
+        publishes: list[Publish] = []
+        for chunk, chunk_bytes, largest in _chunks(payloads):
+            lane = self._lane(key)
+            self._check_size(lane, largest)
+            size = chunk_bytes + len(chunk) * MESSAGE_OVERHEAD_BYTES
+            publish = PayloadRun(chunk, size, common, extras.compaction_key, lane.failed_unseen)
+            publishes.append(await self._enqueue(lane, publish))
+        return await _runs(publishes)
+
+    async def send_table(
+        self,
+        table: "AnyTable",
+        *,
+        payload: str = "payload",
+        key: str | None = None,
+        attributes: str | None = None,
+        publish_time: str | None = None,
+        schema_id: str | None = None,
+        schema_version: str | None = None,
+        compaction_key: str | None = None,
+        deliver_at: Moment | None = None,
+        deliver_after: Duration | None = None,
+        ttl: Duration | None = None,
+    ) -> list[Run]:
+        """Publish each row of an Arrow table or record batch, or of a pandas or polars frame, as a message.
+
+        `payload`, `key` and so on name the columns; those not named are looked for under the names of the protocol:
+        routing_key, attributes, publish_time, schema_id, schema_version, compaction_key. No Python runs per row.
+        Returns the runs of offsets, partition by partition if rows have keys.
+        """
+        # Here, because only tables need Arrow at once.
+        from pydanube.client import tables  # noqa: PLC0415
+
+        batch = tables.message_columns(
+            table,
+            payload=payload,
+            routing_key=key,
+            attributes=attributes,
+            publish_time=publish_time,
+            schema_id=schema_id,
+            schema_version=schema_version,
+            compaction_key=compaction_key,
+        )
+        timing = checked_timing(deliver_at, deliver_after, ttl)
+        common = Common(time.time_ns() // 1_000_000, timing)
+        publishes: list[Publish] = []
+        for part, number in tables.by_partition(batch, len(self._lanes)):
+            for piece in tables.pieces(part, RUN_BYTES_MAX):
+                lane = self._lanes[number] if number is not None else self._lane(None)
+                publish = tables.TableRun(piece, common, lane.failed_unseen)
+                publishes.append(await self._enqueue(lane, publish))
+        return await _runs(publishes)
+
+    async def _enqueue(self, lane: TopicProducer, publish: Publish) -> Publish:
+        while not self._budget.has_room(publish.size):
+            await self._room_change()
+        lane.check_usable()
+        self._budget.used += publish.size
+        lane.close_batch()
+        lane.enqueue(publish)
+        return publish
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is answered; raises a failure that nobody was waiting for."""
+        for lane in self._lanes:
+            lane.close_batch()
+        await asyncio.gather(*(lane.flush() for lane in self._lanes))
+        for lane in self._lanes:
+            error, lane.unseen = lane.unseen, None
+            if error is not None:
+                raise error
+
+    async def close(self) -> None:
+        """Flush, within the client's patience, and close."""
+        try:
+            await self.flush()
+        finally:
+            await self._close_lanes()
+
+    async def _close_lanes(self) -> None:
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
+
+    def _lane(self, key: str | None) -> TopicProducer:
+        if self._only_lane is not None:
+            return self._only_lane
+        if not self._lanes:
+            raise Rejected(f"the producer of {self.topic} is not open: use it with `async with`")
+        if key is not None:
+            return self._lanes[partition_of_key(key, len(self._lanes))]
+        lane = self._lanes[self._next_turn]
+        self._next_turn = (self._next_turn + 1) % len(self._lanes)
+        return lane
+
+    def _check_size(self, lane: TopicProducer, size: int) -> None:
+        if size > lane.payload_bytes_max:
+            raise too_large(lane.topic, size, lane.payload_bytes_max)
+
+
+def _chunks(payloads: Iterable[Payload]) -> Iterable[tuple[list[bytes], int, int]]:
+    """Payloads in lists that fit into a batch, each with their bytes and the size of the largest."""
+    chunk: list[bytes] = []
+    chunk_bytes = largest = 0
+    for payload in payloads:
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        size = len(payload)
+        if chunk and (chunk_bytes + size > RUN_BYTES_MAX or len(chunk) == BATCH_MESSAGES_MAX):
+            yield chunk, chunk_bytes, largest
+            chunk, chunk_bytes, largest = [], 0, 0
+        chunk.append(payload)
+        chunk_bytes += size
+        largest = max(largest, size)
+    if chunk:
+        yield chunk, chunk_bytes, largest
+
+
+async def _runs(publishes: list[Publish]) -> list[Run]:
+    """Wait for all, then report all, or the first failure."""
+    for publish in publishes:
+        if not publish.is_answered:
+            await publish.wait()
+    return [publish.result() for publish in publishes]

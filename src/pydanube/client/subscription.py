@@ -1,0 +1,128 @@
+"""A consumer's part of one topic: its channel of the subscription, and its acks."""
+
+from typing import Final
+
+from pydanube.client.ack_ranges import AckRanges
+from pydanube.client.cluster import Cluster
+from pydanube.client.credit import Credit
+from pydanube.client.errors import Disconnected
+from pydanube.client.feed import Opening, TopicFeed
+from pydanube.client.inbox import Inbox
+from pydanube.client.position import Position
+from pydanube.kernel.errors import OutcomeUnknown
+from pydanube.protocol import native_pb2 as pb
+from pydanube.protocol.native import frames
+from pydanube.protocol.native.bodies import RANGES_MAX, Item, encode_ranges
+from pydanube.protocol.native.frames import Frame
+
+REASON_CHARACTERS_MAX: Final = 1000
+DELAY_MS_MAX: Final = 0xFFFF_FFFF
+
+
+class SubscribedTopic(TopicFeed):
+    """Acks collect until the end of the loop's tick and leave as ranges."""
+
+    def __init__(
+        self, cluster: Cluster, request: pb.Subscribe, topic: str, inbox: Inbox, credit: Credit
+    ) -> None:
+        super().__init__(cluster, topic, inbox, credit)
+        self._request = pb.Subscribe()
+        self._request.CopyFrom(request)
+        self._request.topic = topic
+        self._acks = AckRanges()
+        self.is_reliable = True
+
+    def ack(self, first: int, last: int, generation: int) -> None:
+        """Note that these offsets are done with; those delivered before a seek no longer count."""
+        if generation != self.generation:
+            return
+        if not self._acks:
+            self._loop.call_soon(self.send_acks)
+        self._acks.add(first, last)
+
+    def send_acks(self) -> None:
+        ranges = self._acks.take()
+        # Without a connection they are void: the messages will come again.
+        if self._connection is not None:
+            for start in range(0, len(ranges), RANGES_MAX):
+                body = encode_ranges(ranges[start : start + RANGES_MAX])
+                self._connection.send(frames.ACK, self._channel, 0, body)
+
+    async def confirm(self) -> None:
+        """Send the acks noted so far and wait until the broker has them.
+
+        Raises:
+            OutcomeUnknown: they are lost, or only their answer; the messages may come again.
+        """
+        ranges = self._acks.take()
+        for start in range(0, len(ranges), RANGES_MAX):
+            body = encode_ranges(ranges[start : start + RANGES_MAX])
+            await self._ask(frames.ACK, body, frames.ACKED, "acknowledging")
+
+    def nack(
+        self, ranges: list[tuple[int, int]], generation: int, *, delay_ms: int, reason: str | None
+    ) -> None:
+        if generation != self.generation or self._connection is None:
+            return
+        for start in range(0, len(ranges), RANGES_MAX):
+            nack = pb.Nack(
+                ranges=[
+                    pb.Range(first=first, last=last) for first, last in ranges[start : start + RANGES_MAX]
+                ],
+                delay_ms=delay_ms,
+                reason=reason,
+            )
+            self._connection.send(frames.NACK, self._channel, 0, nack.SerializeToString())
+
+    async def seek(self, position: Position) -> None:
+        """Move the subscription; what was delivered before is dropped when the broker says so."""
+        self.send_acks()
+        body = pb.Seek(position=position.encode()).SerializeToString()
+        await self._ask(frames.SEEK, body, frames.SEEKED, "seeking")
+
+    async def _ask(self, kind: int, body: bytes, answer: int, what: str) -> None:
+        connection = self._connection
+        if connection is None:
+            raise Disconnected(
+                f"{self.topic}: {what} needs a connection, which is being made again: try again"
+            )
+        try:
+            await connection.request(
+                kind, body, channel=self._channel, answer=answer, what=f"{what} on {self.topic}"
+            )
+        except Disconnected as error:
+            raise OutcomeUnknown(f"{self.topic}: {what} was not answered: {error}") from error
+
+    def frame_received(self, frame: Frame) -> None:
+        if frame.kind == frames.SEEKED:
+            self.generation += 1
+            self._acks.clear()
+            self._forget()
+        else:
+            super().frame_received(frame)
+
+    def _opening(self) -> Opening:
+        return Opening(frames.SUBSCRIBE, self._request.SerializeToString(), frames.SUBSCRIBED)
+
+    def _opened(self, body: bytes) -> None:
+        self.is_reliable = pb.Subscribed.FromString(body).dispatch == pb.RELIABLE
+
+    def _received(self, items: list[Item]) -> None:
+        """Messages that come are a sign that things go well."""
+        self._patience.succeeded()
+
+    def _channel_lost(self) -> None:
+        self._acks.clear()
+        self._forget()
+
+    def _closed_by_broker(self) -> None:
+        self.lost(Disconnected(f"{self.topic}: the broker closed the consumer"))
+
+    def _forget(self) -> None:
+        """Drop what the application has not taken: it comes again, or is not wanted."""
+        messages, size = self._inbox.drop(self)
+        self._grant(self._credit.taken(messages, size))
+
+    async def close(self) -> None:
+        self.send_acks()
+        await super().close()

@@ -1,0 +1,31 @@
+"""How to trust a broker, and to be trusted by it."""
+
+import ssl
+from dataclasses import dataclass
+from os import PathLike
+
+from pydanube.kernel.errors import Rejected
+from pydanube.protocol.native.frames import ALPN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLS:
+    """Files in PEM form: the authority that signed the broker's certificate, and our own certificate if it wants one.
+
+    Without `ca`, the authorities of the operating system count.
+    """
+
+    ca: str | PathLike[str] | None = None
+    certificate: str | PathLike[str] | None = None
+    key: str | PathLike[str] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise Rejected(f"{self}: these files cannot be used: {error}") from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols([ALPN])
+        return context
