@@ -9,11 +9,9 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from pydanube.bench.columns import payload_bytes, stamps_of
 from pydanube.bench.faces import Delivery
-from pydanube.bench.plan import STAMP_BYTES, Group, Plan, Read, Send, Stream
+from pydanube.bench.plan import Group, Plan, Read, Send, Stream
 from pydanube.bench.recorder import Recorder
 from pydanube.client import Batching, Client, Consumer, Message, Producer, QueueFull, connect
 from pydanube.kernel.errors import DanubeError
@@ -180,21 +178,6 @@ class NativeSubscriber:
             at_ns = time.monotonic_ns()
             await self._consumer.ack(message)
             yield _delivery(at_ns, [message.payload], stamped)
-
-
-def payload_bytes(payloads: pa.BinaryArray) -> memoryview:
-    """The bytes of all payloads, one behind the other, without copying them."""
-    _, offsets, data = payloads.buffers()
-    if data is None:
-        return memoryview(b"")
-    places = memoryview(offsets).cast("i")
-    return memoryview(data)[places[payloads.offset] : places[payloads.offset + len(payloads)]]
-
-
-def stamps_of(payloads: pa.BinaryArray) -> Sequence[int]:
-    """The number at the beginning of each payload; all payloads are long enough to have one."""
-    heads = pc.binary_slice(payloads, 0, STAMP_BYTES)
-    return payload_bytes(heads).cast("Q")
 
 
 def _delivery(at_ns: int, payloads: list[bytes], stamped: bool) -> Delivery:

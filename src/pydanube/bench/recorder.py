@@ -1,6 +1,7 @@
 """What a stage measured: messages over time and their latency, recorded per group of messages."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +17,6 @@ LATENCY_NS_MAX: Final = 3_600_000_000_000
 SIGNIFICANT_DIGITS: Final = 3
 SLOT_NS: Final = 100_000_000
 """Width of a slot of the timeline."""
-SHARES: Final = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
 ERROR_TEXTS_MAX: Final = 5
 
 
@@ -103,6 +103,11 @@ class Measured:
 
     def latency(self) -> HdrHistogram:
         return HdrHistogram.decode(self.histogram) if self.histogram else new_histogram()
+
+    def percentiles_ns(self, shares: Sequence[float]) -> list[float]:
+        """The latency that so many per cent of the messages kept; zero if there were none."""
+        found = self.latency().get_percentile_to_value_dict(list(shares))
+        return [found.get(share, 0) for share in shares]
 
     def messages_per_second(self) -> list[tuple[float, float]]:
         """The timeline: seconds since the beginning, and the rate in the slot that begins there."""

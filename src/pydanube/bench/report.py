@@ -106,9 +106,9 @@ class Report:
 
 def latency_us(measured: Measured) -> dict[str, float]:
     latency = measured.latency()
-    values = latency.get_percentile_to_value_dict(list(PERCENTILES.values()))
+    values = measured.percentiles_ns(list(PERCENTILES.values()))
     return {
-        **{name: _us(values[share]) for name, share in PERCENTILES.items()},
+        **{name: _us(value) for name, value in zip(PERCENTILES, values, strict=True)},
         "max_us": _us(latency.get_max_value()),
         "mean_us": _us(latency.get_mean_value()),
     }

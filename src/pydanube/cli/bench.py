@@ -87,7 +87,8 @@ _producers: Final = _options(
     click.option(
         "--warmup",
         type=click.IntRange(min=0),
-        help=f"Messages sent before the clock starts.  [default: a tenth of --count, at most {WARMUP_MAX:,}]",
+        help="Messages sent before the clock starts."
+        f"  [default: a tenth of --count, at most {WARMUP_MAX:,} and a second of --rate]",
     ),
 )
 _consumers: Final = _options(
@@ -215,6 +216,8 @@ class _Bench:
         try:
             _check(self._command, self._plan)
             report = self._measure()
+        except Rejected as error:
+            raise click.UsageError(error.text) from error
         except DanubeError as error:
             raise click.ClickException(error.text) from error
         except KeyboardInterrupt:
@@ -261,7 +264,8 @@ def _plan(command: str, options: dict[str, Any]) -> Plan:
     if read is None:
         read = "batches" if protocol is Protocol.NATIVE and command == "consume" else "messages"
     if options.get("warmup") is None:
-        options["warmup"] = min(options["count"] // 10, WARMUP_MAX)
+        # At a rate, a second is warm enough.
+        options["warmup"] = min(options["count"] // 10, WARMUP_MAX, int(options.get("rate") or WARMUP_MAX))
     send = Send(options.pop("send", "nowait"))
     return Plan(protocol=protocol, read=Read(read), send=send, run=token_hex(4), **options)
 

@@ -1,0 +1,153 @@
+"""`danube bench` against a broker process, as a user would run it."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+DANUBE = [sys.executable, "-c", "from pydanube.cli.main import main; main()"]
+SECONDS_MAX = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker of its own."""
+    folder = tmp_path_factory.mktemp("broker")
+    # Journal files are written in full when they are made: small ones make a broker start at once.
+    (folder / "danube.yml").write_text("storage: {wal: {rotation: {max_bytes: 4194304}}}")
+    process = subprocess.Popen(
+        [
+            *DANUBE,
+            *("broker", "--config-file", str(folder / "danube.yml"), "--data-dir", str(folder / "data")),
+            *("--broker-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--prom-exporter", "off"),
+        ],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stderr is not None
+    with process, process.stderr:
+        for line in process.stderr:
+            if "broker ready" in line:
+                yield json.loads(line)["client"]
+                break
+        else:
+            raise AssertionError("the broker did not start")
+        process.kill()
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*DANUBE, "bench", *arguments], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+
+
+def bench_json(*arguments: str) -> dict[str, object]:
+    done = bench(*arguments, "--output", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    fields = json.loads(done.stdout)
+    assert isinstance(fields, dict)
+    assert fields["errors"] == 0
+    return fields
+
+
+PROTOCOLS = ["grpc"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_publish_counts_every_receipt(broker: str, protocol: str) -> None:
+    fields = bench_json(
+        *("publish", "--broker", broker, "--protocol", protocol, "--size", "100", "--count", "301"),
+        *("--producers", "3", "--topics", "2", "--processes", "2", "--connections", "2"),
+    )
+    assert fields["messages"] == 301
+    assert fields["bytes"] == 30_100
+    for name in ("messages_per_second", "bytes_per_second", "broker_cpu_us_per_message"):
+        assert fields[name] > 0  # type: ignore[operator]
+    assert 0 < fields["p50_us"] <= fields["p99_us"] <= fields["max_us"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_consume_reads_all_in_every_subscription(broker: str, protocol: str) -> None:
+    fields = bench_json(
+        *("consume", "--broker", broker, "--protocol", protocol, "--fill", protocol, "--count", "200"),
+        *("--topics", "2", "--subscriptions", "2", "--processes", "2"),
+    )
+    assert fields["messages"] == 400
+    assert (fields["lost"], fields["duplicated"], fields["out_of_order"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", ["--reliable", "--non-reliable"])
+def test_latency_sees_every_message_arrive(broker: str, protocol: str, kind: str) -> None:
+    fields = bench_json(
+        *("latency", "--broker", broker, "--protocol", protocol, kind, "--count", "60", "--rate", "300"),
+        *("--warmup", "5", "--producers", "2", "--subscriptions", "2"),
+    )
+    assert fields["messages"] == 120
+    assert fields["p50_us"] > 0  # type: ignore[operator]
+    assert fields["publish_p50_us"] > 0  # type: ignore[operator]
+
+
+def test_the_table_the_yaml_and_the_picture(broker: str, tmp_path: Path) -> None:
+    publish = ("publish", "--broker", broker, "--protocol", "grpc", "--count", "50")
+    table = bench(*publish, "--plot", str(tmp_path / "run.svg"))
+    assert table.returncode == 0, table.stderr
+    assert "messages/s" in table.stdout
+    assert "p99" in table.stdout
+    assert "broker CPU" in table.stdout
+    assert (tmp_path / "run.svg").stat().st_size > 0
+    assert yaml.safe_load(bench(*publish, "--output", "yaml").stdout)["messages"] == 50
+
+
+def test_ctrl_c_tells_what_was_measured_so_far(broker: str) -> None:
+    terminal, stderr = pty.openpty()
+    running = subprocess.Popen(
+        [
+            *(*DANUBE, "bench", "publish", "--broker", broker, "--protocol", "grpc", "--output", "json"),
+            *("--rate", "200", "--warmup", "0", "--count", "1000000"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+    os.close(stderr)
+    shown = b""
+    while not re.search(rb"[1-9]\d*/1000000", shown):
+        shown += os.read(terminal, 4096)
+    running.send_signal(signal.SIGINT)
+    reading = threading.Thread(target=_read_to_the_end, args=(terminal,))
+    reading.start()
+    out, _ = running.communicate(timeout=SECONDS_MAX)
+    reading.join()
+    assert running.returncode == 130
+    fields = json.loads(out)
+    assert fields["interrupted"] is True
+    assert 0 < fields["messages"] < 1_000_000
+
+
+def _read_to_the_end(terminal: int) -> None:
+    """A terminal nobody reads would stop who writes to it; its end is an error of the device."""
+    with suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+    os.close(terminal)
+
+
+def test_no_broker_is_said_so() -> None:
+    done = bench("publish", "--broker", "127.0.0.1:1", "--protocol", "grpc", "--count", "1")
+    assert done.returncode == 1
+    assert "refused" in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
