@@ -233,14 +233,19 @@ class ReliableSubscription(DispatchWindow):
 
     def nack(self, offset: int, now_ms: int, *, delay_ms: int = 0, reason: str | None = None) -> None:
         """Count an outstanding message as failed, or change the delay of one that is waiting already."""
-        self.nack_range(offset, offset, now_ms, delay_ms, reason)
+        entry = self._entries.get(offset)
+        if entry is None or entry.count != 1:
+            self.nack_range(offset, offset, now_ms, delay_ms, reason)
+        # A ready one is about to be sent again anyhow; an exhausted one is in the hands of the policy.
+        elif entry.state in (AWAITING_ACK, WAITING):
+            self.counters.nacked += 1
+            self._fail(entry, now_ms, delay_ms, reason)
 
     def nack_range(
         self, first: int, last: int, now_ms: int, delay_ms: int = 0, reason: str | None = None
     ) -> None:
         """Do so for all of first..last, both included."""
         for entry in self._overlapping(first, last):
-            # A ready one is about to be sent again anyhow; an exhausted one is in the hands of the policy.
             if entry.state in (AWAITING_ACK, WAITING):
                 failed = self._carve(entry, first, last)
                 self.counters.nacked += failed.count

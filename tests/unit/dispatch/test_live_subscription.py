@@ -39,6 +39,19 @@ def test_without_a_stream_or_credit_messages_are_dropped_and_counted(kind: Subsc
 
 
 @pytest.mark.parametrize("kind", SubscriptionType)
+def test_a_batch_goes_whole_to_one_consumer_and_counts_its_messages(kind: SubscriptionType) -> None:
+    subscription = live_subscription(kind)
+    connect(subscription, 7, credit=5, filters=("k",) if kind is SubscriptionType.KEY_SHARED else ())
+    assert subscription.choose("k", 0, 4) == 7
+    assert subscription.choose("k", 0, 100) == 7, "more than the credit, once"
+    assert subscription.choose("k", 0, 3) == NOBODY
+    assert (subscription.delivered, subscription.dropped, subscription.filtered) == (104, 3, 0)
+    if kind is SubscriptionType.KEY_SHARED:
+        assert subscription.choose("other", 0, 2) == NOBODY
+        assert subscription.filtered == 2
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
 def test_a_new_stream_starts_without_credit(kind: SubscriptionType) -> None:
     subscription = live_subscription(kind)
     connect(subscription, 7)
