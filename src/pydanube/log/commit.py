@@ -37,9 +37,6 @@ Done = Callable[[DanubeError | None], None]
 RESERVE_BYTES = 16 * BLOCK_BYTES
 """Room at the end of a file for what must work on a full disk: giving up segments, and closing."""
 
-SLOWED_SECONDS_MAX = 0.05
-"""How long a hand-over waits for sealing to catch up."""
-
 _SLACK_BYTES = 2 * BLOCK_BYTES
 """A marker and the padding that may come with the next hand-over."""
 
@@ -280,7 +277,7 @@ class CommitQueue:
         if self._slowed is not None:
             return
         if self.unsealed_bytes > self._slow_from_bytes and self.closed_files:
-            self._slowed = self.loop.call_later(SLOWED_SECONDS_MAX, self._hand_over)
+            self._slowed = self.loop.call_later(self.settings.slowed_ms_max / 1000, self._hand_over)
         else:
             self._hand_over()
 

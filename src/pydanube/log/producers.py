@@ -35,9 +35,10 @@ class SentEntry(NamedTuple):
 class ProducerMemory:
     """The producers of one topic, the one that appended last at the end."""
 
-    __slots__ = ("_pushed_out", "_sent")
+    __slots__ = ("_producers_max", "_pushed_out", "_sent")
 
-    def __init__(self) -> None:
+    def __init__(self, producers_max: int = PRODUCERS_REMEMBERED_MAX) -> None:
+        self._producers_max = producers_max
         self._sent: OrderedDict[int, list[SentEntry]] = OrderedDict()
         self._pushed_out: deque[tuple[int, int, list[SentEntry]]] = deque()
         """(offset of the append that did it, producer, its entries) while that append may be taken back."""
@@ -93,7 +94,7 @@ class ProducerMemory:
             _trim(sent, committed_end)
             return
         self._sent[producer_id] = [entry]
-        if len(self._sent) > PRODUCERS_REMEMBERED_MAX:
+        if len(self._sent) > self._producers_max:
             while self._pushed_out and self._pushed_out[0][0] < committed_end:
                 self._pushed_out.popleft()
             self._pushed_out.append((base_offset, *self._sent.popitem(last=False)))

@@ -14,6 +14,8 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Hand-overs are merged into one write up to this size."""
     unsealed_bytes_max: int = 256 * MEBIBYTE
     """Memory for messages not in a segment yet; beyond it appends are refused as overloaded."""
+    slowed_ms_max: int = 50
+    """How long a commit waits for sealing to catch up when three quarters of that memory are used."""
     cache_bytes_max: int = 64 * MEBIBYTE
     """Memory for messages that are in a segment already but may still be read soon."""
     sync_interval_ms: int = 1000

@@ -110,10 +110,10 @@ class TopicLog:
         queue = self._queue
         if self._is_deleted:
             raise Rejected(f"topic {self.history.topic} was deleted", ErrorCode.TOPIC_UNKNOWN)
-        if sequence and self.check_sequence(producer_id, sequence, count) is not None:
+        if sequence and sequence != self.producers.last_sequence(producer_id) + 1:
             raise Conflict(
-                f"sequence {sequence} of producer {producer_id} was appended before: the next one is "
-                f"{self.sequence_of(producer_id) + 1}",
+                f"producer {producer_id} appends sequence {sequence}, but {self.sequence_of(producer_id) + 1} is "
+                "expected next: ask check_sequence first",
                 ErrorCode.SEQUENCE_GAP,
             )
         queue.reserve(size)

@@ -27,7 +27,7 @@ async def append_batches(log):
 
 
 async def committed(log):
-    future = log._queue.loop.create_future()
+    future = asyncio.get_running_loop().create_future()
     log.call_when_committed(future.set_result)
     assert await future is None
 
@@ -126,7 +126,7 @@ async def test_what_was_taken_back_is_no_moment(rig, append):
         raise OSError(5, "Input/output error")
 
     rig.disk.before = broken
-    failed = log._queue.loop.create_future()
+    failed = asyncio.get_running_loop().create_future()
     log.append(b"x", append_ms=99, done=failed.set_result)
     await failed
     assert await log.find_time(50) == log.next_offset == 2

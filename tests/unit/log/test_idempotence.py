@@ -1,5 +1,7 @@
 """Idempotent producers through the journal: retries, restarts, rotations, failures."""
 
+import asyncio
+
 import pytest
 
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode
@@ -18,7 +20,7 @@ async def publish(log, producer_id, sequence, count=1):
 
 
 async def committed(log):
-    future = log._queue.loop.create_future()
+    future = asyncio.get_running_loop().create_future()
     log.call_when_committed(future.set_result)
     assert await future is None
 
@@ -110,7 +112,7 @@ async def test_a_failed_group_tells_who_waited_for_it(rig):
 
     rig.disk.before = broken
     told = []
-    future = log._queue.loop.create_future()
+    future = asyncio.get_running_loop().create_future()
     log.append(b"y", producer_id=7, sequence=2, append_ms=1, done=told.append)
     log.call_when_committed(told.append)
     log.append(b"z", producer_id=8, sequence=1, append_ms=1, done=future.set_result)
@@ -168,7 +170,8 @@ async def test_a_producer_that_was_forgotten_stays_so(rig, rotates):
     assert log.check_sequence(7, 1, 1) == 5
 
 
-async def test_too_many_producers_are_the_same_ones_after_a_restart(rig):
+@pytest.mark.parametrize("before_the_end", ["nothing", "rotate", "seal"])
+async def test_too_many_producers_are_the_same_ones_after_a_restart(rig, before_the_end):
     journal, log = await rig.open_topic()
     for producer_id in range(1, PRODUCERS_REMEMBERED_MAX + 50):
         log.append(b"", producer_id=producer_id, sequence=1, append_ms=1, done=lambda error: None)
@@ -178,6 +181,26 @@ async def test_too_many_producers_are_the_same_ones_after_a_restart(rig):
     known = [log.sequence_of(producer_id) for producer_id in range(PRODUCERS_REMEMBERED_MAX + 50)]
     assert sum(map(bool, known)) == PRODUCERS_REMEMBERED_MAX
     assert known[:3] == [0, 2, 0]
-    await journal.seal_now()
+    if before_the_end == "rotate":
+        await journal.rotate()
+    elif before_the_end == "seal":
+        await journal.seal_now()
     _, log = await rig.restart()
     assert [log.sequence_of(producer_id) for producer_id in range(PRODUCERS_REMEMBERED_MAX + 50)] == known
+
+
+async def test_a_memory_larger_than_a_file_is_carried_from_file_to_file(rig):
+    journal, log = await rig.open_topic()
+    for number in range(ENTRIES_REMEMBERED):
+        for producer_id in range(PRODUCERS_REMEMBERED_MAX):
+            log.append(
+                b"", producer_id=producer_id, sequence=number + 1, append_ms=1, done=lambda error: None
+            )
+        await committed(log)
+    before = [answers(log, producer_id) for producer_id in range(PRODUCERS_REMEMBERED_MAX)]
+    assert all(-1 not in answer for answer in before)
+    await journal.seal_now()
+    assert await publish(log, 0, ENTRIES_REMEMBERED + 1) == ENTRIES_REMEMBERED * PRODUCERS_REMEMBERED_MAX
+    await journal.seal_now()
+    _, log = await rig.restart()
+    assert [answers(log, producer_id) for producer_id in range(1, PRODUCERS_REMEMBERED_MAX)] == before[1:]

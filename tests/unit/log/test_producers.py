@@ -107,10 +107,9 @@ def test_whom_a_caller_forgot_is_not_restored_by_taking_back():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_taking_back_is_as_if_it_had_never_happened(seed, monkeypatch):
-    monkeypatch.setattr("pydanube.log.producers.PRODUCERS_REMEMBERED_MAX", 4)
+def test_taking_back_is_as_if_it_had_never_happened(seed):
     dice = random.Random(seed)
-    memory, twin = ProducerMemory(), ProducerMemory()
+    memory, twin = ProducerMemory(4), ProducerMemory(4)
     end = 0
     for _ in range(60):
         offset = end
@@ -123,7 +122,7 @@ def test_taking_back_is_as_if_it_had_never_happened(seed, monkeypatch):
             memory.take_back(end)
         else:
             end = offset
-            twin = ProducerMemory()
+            twin = ProducerMemory(4)
             for producer_id, sent in memory.facts(end):
                 twin.replace(producer_id, sent)
         assert memory.facts(end) == twin.facts(end)

@@ -292,7 +292,9 @@ async def test_a_deletion_cut_short_is_finished_at_the_next_start(rig, append, t
 
 async def test_who_appends_faster_than_segments_are_written_waits_instead_of_being_refused(rig, append):
     """Nothing is handed to the writer while sealing lags; once it has caught up, everything is."""
-    rig.settings = JournalSettings(file_bytes=256 * 1024, unsealed_bytes_max=100_000, cache_bytes_max=0)
+    rig.settings = JournalSettings(
+        file_bytes=256 * 1024, unsealed_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=3_600_000
+    )
     journal, log = await rig.open_topic()
     sealing = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -305,7 +307,6 @@ async def test_who_appends_faster_than_segments_are_written_waits_instead_of_bei
     await append(log, [bytes(40_000)])
     await journal.rotate()
     await append(log, [bytes(30_000)])
-    log._queue.loop = SlowTimers(loop)
     late = asyncio.create_task(append(log, [bytes(10_000)]))
     for _ in range(20):
         await asyncio.sleep(0)
@@ -313,20 +314,25 @@ async def test_who_appends_faster_than_segments_are_written_waits_instead_of_bei
     assert not late.done()
     sealing.set()
     assert await late == [None]
-    log._queue.loop = loop
 
 
-class SlowTimers:
-    """A loop whose timers never come, so that only what happens counts."""
+async def test_waiting_for_segments_has_an_end(rig, append):
+    rig.settings = JournalSettings(
+        file_bytes=256 * 1024, unsealed_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=1
+    )
+    journal, log = await rig.open_topic()
 
-    def __init__(self, loop):
-        self._loop = loop
+    def before(call, path):
+        if call == "create" and path.parent.name == "orders":
+            raise OSError(28, "No space left on device")
 
-    def call_later(self, delay, callback):
-        return self._loop.call_later(3600, callback)
-
-    def __getattr__(self, name):
-        return getattr(self._loop, name)
+    rig.disk.before = before
+    await append(log, [bytes(40_000)])
+    await journal.rotate()
+    await append(log, [bytes(40_000)])
+    assert await append(log, [bytes(10_000)] * 2) == [None, None]
+    with pytest.raises(Unavailable, match="wait to be moved"):
+        await append(log, [b"x"])
 
 
 async def test_a_segment_is_synced_in_pieces_and_at_its_end(without_cache, append, read):
