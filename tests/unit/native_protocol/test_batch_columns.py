@@ -117,7 +117,11 @@ def test_a_batch_with_a_time_is_timed(name: str) -> None:
 def test_the_length_of_the_head_does_not_matter(head_bytes: int) -> None:
     head = BatchHead(producer_name="n" * head_bytes)
     body = encode_payloads(PAYLOADS, head, **COLUMNS)
-    assert decode_record_batch(body).column("payload").to_pylist() == PAYLOADS
+    batch = decode_record_batch(body)
+    assert batch.column("payload").to_pylist() == PAYLOADS
+    # Numbers must lie on their natural boundaries wherever the Arrow part begins.
+    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+    assert all(buffer.address % 8 == 0 for buffer in buffers)
 
 
 def test_an_uncompressed_batch_is_not_copied() -> None:
@@ -256,6 +260,10 @@ def test_a_wrong_count_is_refused() -> None:
     message = serialized(PAYLOAD, pa.array([b"x", b"y"]))
     assert_refused(forged(message, count=1))
     assert_refused(forged(message, count=3))
+
+
+def test_bytes_behind_the_message_are_refused() -> None:
+    assert_refused(forged(bytes(serialized(PAYLOAD, pa.array([b"x"]))) + bytes(8)), "states")
 
 
 def test_other_columns_than_stated_are_refused() -> None:
