@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from itertools import cycle
 from types import TracebackType
 
-from pydanube.bench.faces import Delivery, Subscriber, open_faces
+from pydanube.bench.faces import Delivery, Subscriber, Take, open_faces
 from pydanube.bench.plan import STAMP_BYTES, Group, Plan
 from pydanube.bench.recorder import Recorder
 from pydanube.bench.sequences import SequenceCheck, Verdict
@@ -60,34 +60,41 @@ class _Reading:
         self.subscribers: list[Subscriber] = []
         # With several consumers nobody knows in which order their bytes belong together.
         self.check = SequenceCheck(group.messages, checksum=checksum if plan.consumers == 1 else None)
+        self._complete = asyncio.Event()
         self._numbered = checksum is not None and plan.size >= STAMP_BYTES
 
     async def run(self, recorder: Recorder) -> None:
         if self.check.is_complete:
             return
         readers = [
-            asyncio.create_task(self._read(number, subscriber, recorder))
+            asyncio.create_task(subscriber.read(self._taking(number, recorder), stamped=self._numbered))
             for number, subscriber in enumerate(self.subscribers)
         ]
+        complete = asyncio.create_task(self._complete.wait())
         try:
-            done, _ = await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
-            for reader in done:
-                reader.result()
+            done, _ = await asyncio.wait((complete, *readers), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            for reader in readers:
-                reader.cancel()
-            await asyncio.gather(*readers, return_exceptions=True)
+            for task in (complete, *readers):
+                task.cancel()
+            await asyncio.gather(complete, *readers, return_exceptions=True)
 
-    async def _read(self, number: int, subscriber: Subscriber, recorder: Recorder) -> None:
+    def _taking(self, number: int, recorder: Recorder) -> Take:
+        """What is done with each delivery of a consumer."""
         asked_ns = time.monotonic_ns()
-        async with aclosing(subscriber.deliveries(stamped=self._numbered)) as deliveries:
-            async for delivery in deliveries:
-                waited_ns = delivery.at_ns - asked_ns
-                recorder.record(delivery.at_ns, waited_ns, delivery.messages, len(delivery.payloads))
-                self._tick_off(number, delivery)
-                if self.check.is_complete:
-                    return
-                asked_ns = time.monotonic_ns()
+
+        def take(delivery: Delivery) -> None:
+            nonlocal asked_ns
+            recorder.record(
+                delivery.at_ns, delivery.at_ns - asked_ns, delivery.messages, len(delivery.payloads)
+            )
+            self._tick_off(number, delivery)
+            if self.check.is_complete:
+                self._complete.set()
+            asked_ns = time.monotonic_ns()
+
+        return take
 
     def _tick_off(self, number: int, delivery: Delivery) -> None:
         self.check.receive_bytes(delivery.payloads)

@@ -1,6 +1,6 @@
 """What a load needs of a client, whichever protocol it speaks."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,11 +30,14 @@ class Delivery:
     stamps: Sequence[int]
 
 
+Take = Callable[[Delivery], None]
+
+
 class Subscriber(Protocol):
     """Reads a subscription as one of its consumers."""
 
-    def deliveries(self, *, stamped: bool) -> AsyncGenerator[Delivery, None]:
-        """Deliveries as they come, each acknowledged."""
+    async def read(self, take: Take, *, stamped: bool) -> None:
+        """Hand over and acknowledge deliveries as they come, until cancelled."""
 
 
 class Face(Protocol):

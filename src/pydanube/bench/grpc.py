@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
-from pydanube.bench.faces import Delivery
+from pydanube.bench.faces import Delivery, Take
 from pydanube.bench.plan import STAMP_BYTES, Group, Plan, Stream
 from pydanube.bench.recorder import Recorder
 from pydanube.client.grpc import CallFailed, Client, Consumer, Message, Producer
@@ -93,15 +93,14 @@ class GrpcSubscriber:
         self._in_flight = in_flight
         self._acks: set[asyncio.Task[None]] = set()
 
-    async def deliveries(self, *, stamped: bool) -> AsyncGenerator[Delivery, None]:
+    async def read(self, take: Take, *, stamped: bool) -> None:
         try:
             while True:
                 message = await self._consumer.receive()
                 payload = message.payload
                 stamps = [int.from_bytes(payload[:STAMP_BYTES], "little")] if stamped else []
-                delivery = Delivery(time.monotonic_ns(), 1, memoryview(payload), stamps)
+                take(Delivery(time.monotonic_ns(), 1, memoryview(payload), stamps))
                 await self._ack(message)
-                yield delivery
         finally:
             while self._acks:
                 await asyncio.wait(self._acks)

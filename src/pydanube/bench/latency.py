@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, suppress
 from itertools import cycle, groupby
 from types import TracebackType
 from typing import Final
@@ -117,12 +117,13 @@ class _Arrivals:
         self._failure: DanubeError | None = None
 
     async def read(self, group: int, subscriber: Subscriber) -> None:
+        def take(delivery: Delivery) -> None:
+            self.attached.add(group)
+            self._record(delivery)
+            self._news.set()
+
         try:
-            async with aclosing(subscriber.deliveries(stamped=True)) as deliveries:
-                async for delivery in deliveries:
-                    self.attached.add(group)
-                    self._record(delivery)
-                    self._news.set()
+            await subscriber.read(take, stamped=True)
         except DanubeError as error:
             self._failure = error
             self._news.set()

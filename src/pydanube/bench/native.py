@@ -1,22 +1,22 @@
-"""The loads over the native protocol: batches made by the client, receipts awaited once per chunk."""
+"""The loads over the native protocol: batches made by the client, receipts awaited once per turn."""
 
 import asyncio
 import struct
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydanube.bench.columns import payload_bytes, stamps_of
-from pydanube.bench.faces import Delivery
-from pydanube.bench.plan import Group, Plan, Read, Send, Stream
+from pydanube.bench.faces import Delivery, Take
+from pydanube.bench.plan import Group, Plan, Read, Send, Stream, part
 from pydanube.bench.recorder import Recorder
-from pydanube.client import Batching, Client, Consumer, Message, Producer, QueueFull, connect
+from pydanube.client import Batching, Client, Consumer, Producer, QueueFull, connect
 from pydanube.kernel.errors import DanubeError
 
-ROWS_PER_DELIVERY_MAX: Final = 1000
+GATHERED_MAX: Final = 1000
 _STAMP: Final = struct.Struct("<Q")
 
 
@@ -56,7 +56,7 @@ class NativeFace:
             partitions=plan.partitions,
         )
         async with opening as producer:
-            publisher = NativePublisher(producer, many=plan.send is Send.MANY, chunks=plan.chunks_pending())
+            publisher = NativePublisher(producer, many=plan.send is Send.MANY, turns=plan.turns_pending())
             try:
                 yield publisher
             finally:
@@ -76,22 +76,27 @@ class NativeFace:
 
 
 class NativePublisher:
-    """Answers come in order: one coroutine awaits the last message of each chunk in turn."""
+    """Answers come in order, so one coroutine awaits the last message of each turn.
 
-    def __init__(self, producer: Producer, *, many: bool, chunks: int) -> None:
+    Partitions answer each for itself: of those, the last message of each is awaited.
+    """
+
+    def __init__(self, producer: Producer, *, many: bool, turns: int) -> None:
         self._producer = producer
         self._many = many
-        self._sent: asyncio.Queue[_Chunk] = asyncio.Queue(chunks)
+        self._sent: asyncio.Queue[_Turn] = asyncio.Queue(turns)
         self._collecting = asyncio.create_task(self._collect())
 
     async def send(self, payloads: Sequence[bytes], due_ns: int | None, recorder: Recorder) -> None:
         since_ns = due_ns or time.monotonic_ns()
         if self._many:
-            answer: Awaitable[Any] = asyncio.ensure_future(self._producer.send_many(list(payloads)))
+            answers: list[Awaitable[Any]] = [asyncio.ensure_future(self._producer.send_many(payloads))]
         else:
-            answer = await self._send_each(payloads)
-        size = len(payloads) * len(payloads[0])
-        await self._sent.put((answer, since_ns, len(payloads), size, recorder))
+            last = min(len(self._producer.partitions), len(payloads))
+            await self._send_each(payloads[:-last])
+            pendings = [await self._send_each([payload]) for payload in payloads[-last:]]
+            answers = [pending for pending in pendings if pending is not None]
+        await self._sent.put(_Turn(answers, since_ns, len(payloads), len(payloads[0]), recorder))
         # Nothing above waits while there is room: let the client write, and answers come in.
         await asyncio.sleep(0)
 
@@ -103,7 +108,8 @@ class NativePublisher:
         self._collecting.cancel()
         await asyncio.gather(self._collecting, return_exceptions=True)
 
-    async def _send_each(self, payloads: Sequence[bytes]) -> Awaitable[Any]:
+    async def _send_each(self, payloads: Sequence[bytes]) -> Awaitable[Any] | None:
+        """The answer to the last of them, if there is one."""
         send_nowait = self._producer.send_nowait
         pending: Awaitable[Any] | None = None
         rest: Iterator[bytes] = iter(payloads)
@@ -112,29 +118,34 @@ class NativePublisher:
             try:
                 for payload in rest:
                     pending = send_nowait(payload)
+                return pending
             except QueueFull:
                 await self._producer.ready()
                 rest = chain((payload,), rest)
-            else:
-                assert pending is not None
-                return pending
 
     async def _collect(self) -> None:
         while True:
-            answer, since_ns, messages, size, recorder = await self._sent.get()
-            try:
-                await answer
-            except DanubeError as error:
-                recorder.fail(error.text, messages)
-            else:
-                now_ns = time.monotonic_ns()
-                recorder.record(now_ns, now_ns - since_ns, messages, size)
-            finally:
-                self._sent.task_done()
+            turn = await self._sent.get()
+            for number, answer in enumerate(turn.answers):
+                messages = part(turn.messages, len(turn.answers), number)
+                try:
+                    await answer
+                except DanubeError as error:
+                    turn.recorder.fail(error.text, messages)
+                else:
+                    now_ns = time.monotonic_ns()
+                    turn.recorder.record(now_ns, now_ns - turn.since_ns, messages, messages * turn.size)
+            self._sent.task_done()
 
 
-_Chunk = tuple[Awaitable[Any], int, int, int, Recorder]
-"""What is awaited for a chunk, since when, for how many messages and bytes, and who is told."""
+class _Turn(NamedTuple):
+    """Messages handed over together, and who is told of their answers."""
+
+    answers: list[Awaitable[Any]]
+    since_ns: int
+    messages: int
+    size: int
+    recorder: Recorder
 
 
 class NativeSubscriber:
@@ -144,42 +155,60 @@ class NativeSubscriber:
         self._consumer = consumer
         self._read = read
 
-    def deliveries(self, *, stamped: bool) -> AsyncGenerator[Delivery, None]:
+    async def read(self, take: Take, *, stamped: bool) -> None:
         match self._read:
             case Read.BATCHES:
-                return self._batches(stamped)
+                await self._batches(take, stamped)
             case Read.MESSAGES:
-                return self._messages(stamped)
+                await self._messages(take, stamped)
             case Read.ROWS:
-                return self._rows(stamped)
+                await self._rows(take, stamped)
 
-    async def _batches(self, stamped: bool) -> AsyncGenerator[Delivery, None]:
+    async def _batches(self, take: Take, stamped: bool) -> None:
         async for batch in self._consumer.batches():
             at_ns = time.monotonic_ns()
             await self._consumer.ack(batch)
             payloads = batch.column("payload")
             stamps = stamps_of(payloads) if stamped else ()
-            yield Delivery(at_ns, len(payloads), payload_bytes(payloads), stamps)
+            take(Delivery(at_ns, len(payloads), payload_bytes(payloads), stamps))
 
-    async def _messages(self, stamped: bool) -> AsyncGenerator[Delivery, None]:
-        """What an iteration has at hand is looked at together, so that looking costs the messages nothing."""
-        taken: list[Message] = []
+    async def _messages(self, take: Take, stamped: bool) -> None:
+        gathered = _Gathered(take, stamped)
         async for message in self._consumer:
-            taken.append(message)
-            if len(taken) == ROWS_PER_DELIVERY_MAX or not self._consumer.has_messages:
-                at_ns = time.monotonic_ns()
-                await self._consumer.ack(taken)
-                yield _delivery(at_ns, [each.payload for each in taken], stamped)
-                taken = []
+            gathered.add(message.payload)
+            await self._consumer.ack(message)
 
-    async def _rows(self, stamped: bool) -> AsyncGenerator[Delivery, None]:
+    async def _rows(self, take: Take, stamped: bool) -> None:
         while True:
             message = await self._consumer.receive()
-            at_ns = time.monotonic_ns()
-            await self._consumer.ack(message)
-            yield _delivery(at_ns, [message.payload], stamped)
+            take(_delivery([message.payload], stamped))
+            await self._consumer.ack(message, confirm=True)
 
 
-def _delivery(at_ns: int, payloads: list[bytes], stamped: bool) -> Delivery:
+class _Gathered:
+    """Messages an iteration gave without pausing, looked at together once it does: cheap, and still on time."""
+
+    def __init__(self, take: Take, stamped: bool) -> None:
+        self._take = take
+        self._stamped = stamped
+        self._payloads: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+
+    def add(self, payload: bytes) -> None:
+        payloads = self._payloads
+        payloads.append(payload)
+        if len(payloads) == 1:
+            self._loop.call_soon(self._hand_over)
+        elif len(payloads) == GATHERED_MAX:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        payloads, self._payloads = self._payloads, []
+        if payloads:
+            self._take(_delivery(payloads, self._stamped))
+
+
+def _delivery(payloads: list[bytes], stamped: bool) -> Delivery:
+    at_ns = time.monotonic_ns()
     stamps = [stamp for (stamp,) in map(_STAMP.unpack_from, payloads)] if stamped else []
     return Delivery(at_ns, len(payloads), memoryview(b"".join(payloads)), stamps)

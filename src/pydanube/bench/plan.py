@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydanube.kernel.errors import Rejected
 
 STAMP_BYTES: Final = 8
 """A sequence number or a time of sending at the beginning of a payload."""
 SIZE_MAX: Final = 4 * 1024 * 1024 - 8 * 1024
-BATCH_BYTES_MAX: Final = 4 * 1024 * 1024 - 64 * 1024
-_ROW_BYTES: Final = 16
+BATCH_BYTES_MAX: Final = 2 * 1024 * 1024
+_ROW_BYTES: Final = 32
 """What a message adds to a batch beside its payload, generously."""
 COUNT_MAX: Final = 1_000_000_000
 VERIFIED_COUNT_MAX: Final = 200_000_000
@@ -88,7 +88,7 @@ class Plan:
     processes: int = 1
     batch: int = 1000
     linger_ms: float = 5.0
-    compression: str | None = None
+    compression: Literal["lz4", "zstd"] | None = None
     pending_bytes: int = PENDING_BYTES
     """Sent and not yet answered, of all producers together."""
     in_flight: int = 64
@@ -134,8 +134,8 @@ class Plan:
             Stream(
                 topic=names[index % len(names)],
                 producer=f"bench-{self.run}-{index}",
-                messages=_part(self.count, number, index),
-                warmup=_part(self.warmup, number, index),
+                messages=part(self.count, number, index),
+                warmup=part(self.warmup, number, index),
             )
             for index in range(number)
         ]
@@ -143,7 +143,7 @@ class Plan:
     def groups(self) -> list["Group"]:
         """What reads: each subscription of each topic."""
         return [
-            Group(topic, f"bench-{self.run}-{number}", _part(self.count, self.topics, index))
+            Group(topic, f"bench-{self.run}-{number}", part(self.count, self.topics, index))
             for index, topic in enumerate(self.topic_names())
             for number in range(self.subscriptions)
         ]
@@ -156,14 +156,14 @@ class Plan:
     @property
     def batch_bytes(self) -> int:
         """Large enough that the number of messages closes a batch, not their size."""
-        return self.batch_messages * (self.size + _ROW_BYTES)
+        return min(self.batch_messages * (self.size + _ROW_BYTES), BATCH_BYTES_MAX)
 
     def pending_bytes_each(self) -> int:
         """Of one producer on one topic; never less than two batches, so that they can overlap."""
         streams = max(self.producers, self.topics)
-        return max(self.pending_bytes // streams, 2 * self.batch_bytes)
+        return max(self.pending_bytes // streams, 2 * self.batch_messages * (self.size + _ROW_BYTES))
 
-    def chunks_pending(self) -> int:
+    def turns_pending(self) -> int:
         """Turns of one producer that may be waiting for their answers: as many as its bytes allow."""
         return max(2, self.pending_bytes_each() // max(1, self.size))
 
@@ -176,7 +176,8 @@ class Plan:
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
-def _part(total: int, parts: int, index: int) -> int:
+def part(total: int, parts: int, index: int) -> int:
+    """How much of the total falls to one of so many parts: as even as whole numbers allow."""
     return total // parts + (index < total % parts)
 
 
