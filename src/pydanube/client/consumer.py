@@ -124,11 +124,10 @@ class Consumer:
         Acks leave as ranges at the end of the loop's tick. Awaiting this with `confirm` waits until the broker has them.
         """
         if type(delivered) is Message:
-            origin = delivered._origin
-            feed = origin.feed
+            origin = origin_of(delivered)
             offset = delivered.offset
-            if offset is not None and isinstance(feed, SubscribedTopic):
-                feed.ack(offset, offset, origin.generation)
+            if offset is not None:
+                origin.feed.ack(offset, offset, origin.generation)
         else:
             for feed, generation, ranges in self._ranges(delivered):
                 for first, last in ranges:

@@ -11,7 +11,7 @@ from pydanube.client.credit import Credit
 from pydanube.client.errors import TAKEOVER_CODES, Disconnected, Refused, Timeout
 from pydanube.client.inbox import Inbox
 from pydanube.client.retries import Patience
-from pydanube.kernel.errors import DanubeError, Unavailable
+from pydanube.kernel.errors import DanubeError, Rejected, Unavailable
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import Item, decode_items, encode_credit
 from pydanube.protocol.native.frames import Frame
@@ -79,6 +79,10 @@ class TopicFeed(ABC):
     def taken(self, messages: int, size: int) -> None:
         """The application has so much of what was delivered."""
         self._grant(self._credit.taken(messages, size))
+
+    def ack(self, first: int, last: int, generation: int) -> None:
+        """Offsets delivered in that generation are done with."""
+        raise Rejected(f"{self.topic}: offsets {first} to {last} were read, not consumed: they need no ack")
 
     def _grant(self, grant: tuple[int, int] | None) -> None:
         if grant is not None and self._connection is not None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypedDict
 
-from pydanube.client.encoding import Timing
+from pydanube.client.encoding import Common, Timing
 from pydanube.client.outgoing import NO_EXTRAS, UNTIMED, Extras
 from pydanube.client.position import unix_ms
 from pydanube.kernel.errors import ErrorCode, Rejected
@@ -20,6 +20,32 @@ Moment = datetime | int
 """A datetime with a time zone, or Unix milliseconds."""
 Duration = timedelta | float
 """A timedelta, or seconds."""
+
+
+class TimingFields(TypedDict, total=False):
+    """When messages are delivered; all of it may be left out or None."""
+
+    deliver_at: Moment | None
+    """Not delivered before this moment."""
+    deliver_after: Duration | None
+    """Not delivered until so long after the broker took it."""
+    ttl: Duration | None
+    """Not delivered any more, so long after the broker took it."""
+
+
+class Fields(TimingFields, total=False):
+    """What may be said of a message besides its payload; all of it may be left out or None."""
+
+    key: str | None
+    """Routing key: messages with one key share a partition and keep their order."""
+    attributes: Mapping[str, str] | None
+    publish_time: Moment | None
+    """When it was sent; now, if this is left out."""
+    schema_id: int | None
+    schema_version: int | None
+    compaction_key: str | bytes | None
+    """Of messages with the same key the latest counts."""
+
 
 _KEYWORDS: Final = {
     DELIVER_AT_ATTRIBUTE: "deliver_at",
@@ -37,16 +63,14 @@ def payload_bytes(payload: Payload) -> bytes:
     raise Rejected(f"a payload is bytes, not {type(payload).__name__}: encode it first")
 
 
-def checked_extras(
-    *,
-    key: str | None,
-    attributes: Mapping[str, str] | None,
-    publish_time: Moment | None,
-    schema_id: int | None,
-    schema_version: int | None,
-    compaction_key: str | bytes | None,
-) -> Extras:
-    """The fields of one message; NO_EXTRAS itself if it has none."""
+def checked_extras(fields: Fields) -> Extras:
+    """The fields of one message but for its timing; NO_EXTRAS itself if it has none."""
+    key = fields.get("key")
+    attributes = fields.get("attributes")
+    publish_time = fields.get("publish_time")
+    schema_id = fields.get("schema_id")
+    schema_version = fields.get("schema_version")
+    compaction_key = fields.get("compaction_key")
     if key is not None and not isinstance(key, str):
         raise Rejected(f"a routing key is text, not {type(key).__name__}")
     if attributes:
@@ -76,8 +100,9 @@ def checked_extras(
     return NO_EXTRAS if extras == NO_EXTRAS else extras
 
 
-def checked_timing(deliver_at: Moment | None, deliver_after: Duration | None, ttl: Duration | None) -> Timing:
+def checked_timing(fields: TimingFields) -> Timing:
     """When to deliver, UNTIMED itself if it does not matter."""
+    deliver_at, deliver_after, ttl = fields.get("deliver_at"), fields.get("deliver_after"), fields.get("ttl")
     if deliver_at is None and deliver_after is None and ttl is None:
         return UNTIMED
     if deliver_at is not None and deliver_after is not None:
@@ -87,6 +112,20 @@ def checked_timing(deliver_at: Moment | None, deliver_after: Duration | None, tt
         _duration_ms(deliver_after, "deliver_after"),
         _duration_ms(ttl, "ttl"),
     )
+
+
+def common_fields(fields: Fields, now_ms: int) -> tuple[Common, bytes | None]:
+    """The same fields for many messages, and their compaction key."""
+    extras = checked_extras(fields)
+    common = Common(
+        now_ms if extras.publish_time is None else extras.publish_time,
+        checked_timing(fields),
+        extras.key,
+        extras.attributes,
+        extras.schema_id,
+        extras.schema_version,
+    )
+    return common, extras.compaction_key
 
 
 def _duration_ms(duration: Duration | None, what: str) -> int:

@@ -185,7 +185,7 @@ UNTIMED: Final = Timing(0, 0, 0)
 class MessageBatch(Publish):
     """Collects messages. Columns nobody uses do not exist; a column begins with the first message that needs it."""
 
-    __slots__ = ("_extras", "_hurried", "is_plain", "opened_ms", "payloads", "timing")
+    __slots__ = ("_extras", "_hurried", "_spare", "opened_ms", "payloads", "room", "timing")
 
     def __init__(
         self,
@@ -199,25 +199,49 @@ class MessageBatch(Publish):
         """Publish time of the messages that bring none."""
         self.timing = timing
         self.payloads: list[bytes] = []
-        self.is_plain = timing is UNTIMED
-        """Only payloads so far: what the fast path of a producer may add to."""
+        self.room = 0
+        """Bytes set aside for messages of nothing but a payload, to add which is the fast way; negative if the batch
+        has other messages, so that nothing more comes that way."""
+        self._spare = 0
+        """Bytes set aside and not used, once `room` is negative."""
         self._extras: list[Extras] | None = None
         self._hurried = on_hurried
 
+    @property
+    def spare(self) -> int:
+        """Bytes set aside and not used. What is used is `size - spare`."""
+        return self._spare if self.room < 0 else self.room
+
+    def set_aside(self, size: int) -> None:
+        """More bytes of the producer's budget are for this batch."""
+        self.size += size
+        if self.room < 0:
+            self._spare += size
+        else:
+            self.room += size
+
     def add(self, payload: bytes, extras: Extras, size: int) -> int:
-        """Take a message and return its place."""
+        """Take a message, for which bytes were set aside, and return its place."""
         index = len(self.payloads)
-        if extras is not NO_EXTRAS and self._extras is None:
+        if (extras is not NO_EXTRAS or self.timing is not UNTIMED) and self.room >= 0:
+            self._spare, self.room = self.room, -1
             self._extras = [NO_EXTRAS] * index
-            self.is_plain = False
         if self._extras is not None:
             self._extras.append(extras)
+        if self.room < 0:
+            self._spare -= size
+        else:
+            self.room -= size
         self.payloads.append(payload)
-        self.size += size
         return index
 
-    def seal(self) -> None:
+    def seal(self) -> int:
+        """Nothing more comes; returns the bytes set aside in vain."""
+        spare = self.spare
+        self.size -= spare
+        self.room, self._spare = -1, 0
         self.count = len(self.payloads)
+        return spare
 
     def hurry(self) -> None:
         if not self.is_hurried:

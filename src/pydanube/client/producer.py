@@ -3,25 +3,28 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from pydanube.client.budget import Budget
 from pydanube.client.cluster import Cluster
 from pydanube.client.encoding import Common
 from pydanube.client.errors import QueueFull
 from pydanube.client.fields import (
-    Duration,
-    Moment,
+    Fields,
     Payload,
+    TimingFields,
     checked_extras,
     checked_timing,
+    common_fields,
     payload_bytes,
     too_large,
 )
 from pydanube.client.outgoing import (
     MESSAGE_OVERHEAD_BYTES,
+    NO_EXTRAS,
+    UNTIMED,
     PayloadRun,
     PendingSend,
     Publish,
@@ -63,7 +66,7 @@ class Producer:
         self._partitions = partitions
         self._budget = Budget(max_pending_bytes)
         self._batch_bytes_max = options.batching.max_bytes
-        self._batch_messages_max = options.batching.max_messages
+        self._last_index = options.batching.max_messages - 1
         self._lanes: list[TopicProducer] = []
         self._only_lane: TopicProducer | None = None
         self._next_turn = 0
@@ -124,97 +127,35 @@ class Producer:
             )
         return self._only_lane.last_sequence
 
-    def send_nowait(
-        self,
-        payload: Payload,
-        *,
-        key: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        publish_time: Moment | None = None,
-        schema_id: int | None = None,
-        schema_version: int | None = None,
-        deliver_at: Moment | None = None,
-        deliver_after: Duration | None = None,
-        ttl: Duration | None = None,
-        compaction_key: str | bytes | None = None,
-    ) -> PendingSend:
+    def send_nowait(self, payload: Payload, **fields: Unpack[Fields]) -> PendingSend:
         """Take a message and return at once; await the result for its Receipt, or call `flush` later.
 
         Raises:
             QueueFull: too much is unanswered: await `ready()`, then send again.
             Rejected: the message cannot be sent as it is.
         """
-        # The way of most messages, at well under a microsecond: only a payload, and a batch it fits in.
+        # The way of most messages, at well under a microsecond: only a payload, and a batch with room for it.
         lane = self._only_lane
-        if (
-            lane is not None
-            and key is None
-            and attributes is None
-            and deliver_after is None
-            and ttl is None
-            and deliver_at is None
-            and publish_time is None
-            and schema_id is None
-            and schema_version is None
-            and compaction_key is None
-            and type(payload) is bytes
-        ):
+        if lane is not None and not fields and type(payload) is bytes:
             batch = lane.batch
-            if batch is not None and batch.is_plain:
-                size = len(payload) + MESSAGE_OVERHEAD_BYTES
-                budget = self._budget
-                if (
-                    batch.size + size <= self._batch_bytes_max
-                    and budget.used + size <= budget.limit
-                    and size <= lane.payload_bytes_max
-                ):
-                    budget.used += size
-                    batch.size += size
+            if batch is not None:
+                room = batch.room - len(payload) - MESSAGE_OVERHEAD_BYTES
+                if room >= 0:
+                    batch.room = room
                     payloads = batch.payloads
                     index = len(payloads)
                     payloads.append(payload)
-                    if index + 1 >= self._batch_messages_max:
+                    if index >= self._last_index:
                         lane.close_batch()
                     return PendingSend(batch, index)
-        payload = payload_bytes(payload)
-        extras = checked_extras(
-            key=key,
-            attributes=attributes,
-            publish_time=publish_time,
-            schema_id=schema_id,
-            schema_version=schema_version,
-            compaction_key=compaction_key,
-        )
-        timing = checked_timing(deliver_at, deliver_after, ttl)
-        lane = self._lane(key)
-        size = len(payload) + MESSAGE_OVERHEAD_BYTES + extras.size
-        self._check_size(lane, len(payload))
-        if not self._budget.has_room(size):
-            raise QueueFull(
-                f"{self.topic}: {self._budget.used} bytes are unanswered, {self._budget.limit} is the bound: "
-                "await ready(), or raise max_pending_bytes"
-            )
-        batch = lane.collecting(timing, size)
-        self._budget.used += size
-        pending = PendingSend(batch, batch.add(payload, extras, size))
-        if len(batch.payloads) >= self._batch_messages_max or batch.size >= self._batch_bytes_max:
-            lane.close_batch()
-        return pending
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        if not fields:
+            return self._lane(None).add(payload, NO_EXTRAS, UNTIMED)
+        extras, timing = checked_extras(fields), checked_timing(fields)
+        return self._lane(extras.key).add(payload, extras, timing)
 
-    async def send(
-        self,
-        payload: Payload,
-        *,
-        key: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        publish_time: Moment | None = None,
-        schema_id: int | None = None,
-        schema_version: int | None = None,
-        deliver_at: Moment | None = None,
-        deliver_after: Duration | None = None,
-        ttl: Duration | None = None,
-        compaction_key: str | bytes | None = None,
-    ) -> Receipt:
+    async def send(self, payload: Payload, **fields: Unpack[Fields]) -> Receipt:
         """Publish a message and wait until it is safe.
 
         Messages with one key go to one partition, in order; without a key, partitions take turns.
@@ -226,18 +167,7 @@ class Producer:
         """
         while True:
             try:
-                pending = self.send_nowait(
-                    payload,
-                    key=key,
-                    attributes=attributes,
-                    publish_time=publish_time,
-                    schema_id=schema_id,
-                    schema_version=schema_version,
-                    deliver_at=deliver_at,
-                    deliver_after=deliver_after,
-                    ttl=ttl,
-                    compaction_key=compaction_key,
-                )
+                pending = self.send_nowait(payload, **fields)
             except QueueFull:
                 await self._room_change()
                 continue
@@ -254,49 +184,20 @@ class Producer:
             lane.close_batch()
         await self._budget.changed()
 
-    async def send_many(
-        self,
-        payloads: Iterable[Payload],
-        *,
-        key: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        publish_time: Moment | None = None,
-        schema_id: int | None = None,
-        schema_version: int | None = None,
-        deliver_at: Moment | None = None,
-        deliver_after: Duration | None = None,
-        ttl: Duration | None = None,
-        compaction_key: str | bytes | None = None,
-    ) -> list[Run]:
+    async def send_many(self, payloads: Iterable[Payload], **fields: Unpack[Fields]) -> list[Run]:
         """Publish messages that share everything but their payloads, in as few batches as possible.
 
         Returns the runs of offsets they got, in the order of the payloads. If one batch fails, its error is raised
         once all are answered; the others may have been taken.
         """
-        extras = checked_extras(
-            key=key,
-            attributes=attributes,
-            publish_time=publish_time,
-            schema_id=schema_id,
-            schema_version=schema_version,
-            compaction_key=compaction_key,
-        )
-        timing = checked_timing(deliver_at, deliver_after, ttl)
-        now_ms = time.time_ns() // 1_000_000
-        common = Common(
-            now_ms if extras.publish_time is None else extras.publish_time,
-            timing,
-            extras.key,
-            extras.attributes,
-            extras.schema_id,
-            extras.schema_version,
-        )
+        common, compaction_key = common_fields(fields, time.time_ns() // 1_000_000)
         publishes: list[Publish] = []
         for chunk, chunk_bytes, largest in _chunks(payloads):
-            lane = self._lane(key)
-            self._check_size(lane, largest)
+            lane = self._lane(common.key)
+            if largest > lane.payload_bytes_max:
+                raise too_large(lane.topic, largest, lane.payload_bytes_max)
             size = chunk_bytes + len(chunk) * MESSAGE_OVERHEAD_BYTES
-            publish = PayloadRun(chunk, size, common, extras.compaction_key, lane.failed_unseen)
+            publish = PayloadRun(chunk, size, common, compaction_key, lane.failed_unseen)
             publishes.append(await self._enqueue(lane, publish))
         return await _runs(publishes)
 
@@ -311,9 +212,7 @@ class Producer:
         schema_id: str | None = None,
         schema_version: str | None = None,
         compaction_key: str | None = None,
-        deliver_at: Moment | None = None,
-        deliver_after: Duration | None = None,
-        ttl: Duration | None = None,
+        **timing: Unpack[TimingFields],
     ) -> list[Run]:
         """Publish each row of an Arrow table or record batch, or of a pandas or polars frame, as a message.
 
@@ -334,8 +233,7 @@ class Producer:
             schema_version=schema_version,
             compaction_key=compaction_key,
         )
-        timing = checked_timing(deliver_at, deliver_after, ttl)
-        common = Common(time.time_ns() // 1_000_000, timing)
+        common = Common(time.time_ns() // 1_000_000, checked_timing(timing))
         publishes: list[Publish] = []
         for part, number in tables.by_partition(batch, len(self._lanes)):
             for piece in tables.pieces(part, RUN_BYTES_MAX):
@@ -383,10 +281,6 @@ class Producer:
         lane = self._lanes[self._next_turn]
         self._next_turn = (self._next_turn + 1) % len(self._lanes)
         return lane
-
-    def _check_size(self, lane: TopicProducer, size: int) -> None:
-        if size > lane.payload_bytes_max:
-            raise too_large(lane.topic, size, lane.payload_bytes_max)
 
 
 def _chunks(payloads: Iterable[Payload]) -> Iterable[tuple[list[bytes], int, int]]:

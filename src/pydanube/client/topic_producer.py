@@ -11,7 +11,16 @@ from pydanube.client.cluster import Cluster
 from pydanube.client.connection import Connection
 from pydanube.client.encoding import ROW_BYTES_MAX, Sender, Timing
 from pydanube.client.errors import TAKEOVER_CODES, Disconnected, Refused, Timeout
-from pydanube.client.outgoing import Batching, MessageBatch, Publish, Run
+from pydanube.client.fields import too_large
+from pydanube.client.outgoing import (
+    MESSAGE_OVERHEAD_BYTES,
+    Batching,
+    Extras,
+    MessageBatch,
+    PendingSend,
+    Publish,
+    Run,
+)
 from pydanube.client.publish_queue import Failed, PublishQueue
 from pydanube.client.retries import Patience
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
@@ -24,6 +33,10 @@ _PASSING: Final = frozenset({ErrorCode.OVERLOADED, ErrorCode.DISK_FULL})
 """Refusals that pass where they happened; any other that may pass calls for looking the topic up again."""
 _SESSION_LOST: Final = frozenset({ErrorCode.PRODUCER_UNKNOWN, ErrorCode.CHANNEL_UNKNOWN})
 CLOSE_SECONDS_MAX: Final = 2.0
+AHEAD_BYTES: Final = 32 * 1024
+"""Bytes of the budget a batch takes ahead, so that most messages need not look at the budget at all."""
+AHEAD_PARTS: Final = 16
+"""And at most this part of what is left, so that partitions do not starve each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +100,33 @@ class TopicProducer:
 
     # Collecting
 
-    def collecting(self, timing: Timing, size: int) -> MessageBatch:
-        """The batch that takes a message of this size and timing."""
+    def add(self, payload: bytes, extras: Extras, timing: Timing) -> PendingSend:
+        """Take a message into the batch being collected, or into a new one if it does not fit."""
+        batching = self._options.batching
+        if len(payload) > self.payload_bytes_max:
+            raise too_large(self.topic, len(payload), self.payload_bytes_max)
+        size = len(payload) + MESSAGE_OVERHEAD_BYTES + extras.size
         batch = self.batch
         if batch is not None and (
-            batch.timing != timing or batch.size + size > self._options.batching.max_bytes
+            batch.timing != timing or batch.size - batch.spare + size > batching.max_bytes
         ):
             self.close_batch()
             batch = None
-        return batch or self._new_batch(timing)
+        missing = size if batch is None else size - batch.spare
+        if missing > 0 and not self._budget.has_room(missing):
+            raise self._budget.full(self.topic)
+        batch = batch or self._new_batch(timing)
+        if missing > 0:
+            ahead = min(AHEAD_BYTES, batching.max_bytes, self._budget.left // AHEAD_PARTS)
+            # A topic with a small limit wants every payload looked at, which the fast way does not do.
+            if self.payload_bytes_max < batching.max_bytes:
+                ahead = 0
+            self._budget.used += missing + ahead
+            batch.set_aside(missing + ahead)
+        pending = PendingSend(batch, batch.add(payload, extras, size))
+        if len(batch.payloads) >= batching.max_messages or batch.size - batch.spare >= batching.max_bytes:
+            self.close_batch()
+        return pending
 
     def _new_batch(self, timing: Timing) -> MessageBatch:
         self.check_usable()
@@ -132,7 +163,7 @@ class TopicProducer:
             self._linger.cancel()
             self._linger = None
         if batch is not None:
-            batch.seal()
+            self._budget.release(batch.seal())
             self.enqueue(batch)
 
     def enqueue(self, publish: Publish) -> None:
