@@ -585,4 +585,6 @@ class ReliableSubscription(DispatchWindow):
         assert self._messages_max == window, (self._messages_max, window)
         assert self._attached == sum(consumer.attached for consumer in self._consumers.values())
         assert self.blocked == sum(e.count for e in self._entries.values() if e.state == BLOCKED)
-        assert all(entry.state == EXHAUSTED for entry in self._dead_letters)
+        for entry in self._dead_letters:
+            assert entry.state == EXHAUSTED, entry.describe()
+            assert self._entries[entry.offset] is entry, entry.describe()

@@ -4,7 +4,7 @@ import pytest
 
 from pydanube.dispatch import Deliver, ReliableSubscription, reliable_subscription
 from pydanube.dispatch.window import DELAYED_MAX
-from pydanube.kernel.policies import FailurePolicy, SubscriptionType
+from pydanube.kernel.policies import FailurePolicy, PoisonPolicy, SubscriptionType
 
 LOG_ORDER = [SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED]
 BATCH = b"x" * 1_000
@@ -188,3 +188,18 @@ def test_a_seek_starts_anew_with_the_same_consumers(kind: SubscriptionType) -> N
     assert subscription.cursor == 2
     assert subscription.counters.seeks == 1
     subscription.validate()
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
+def test_a_seek_takes_back_what_was_to_be_dead_lettered(kind: SubscriptionType) -> None:
+    policy = FailurePolicy(
+        max_redelivery_count=0, poison_policy=PoisonPolicy.DEAD_LETTER, dead_letter_topic="/default/dlq"
+    )
+    subscription = reliable_subscription(kind, policy=policy)
+    connect(subscription, 1)
+    subscription.offer(0, b"message", "key")
+    sent(subscription)
+    subscription.nack(0, 0)
+    subscription.seek(0)
+    subscription.validate()
+    assert subscription.actions(0) == []
