@@ -101,9 +101,8 @@ class _Reading:
         if not self._numbered:
             self.check.receive_unnumbered(delivery.messages)
             return
-        numbers = delivery.stamps
-        first, count = numbers[0], len(numbers)
-        if list(numbers) == list(range(first, first + count)):
-            self.check.receive_run(number, first, count)
+        stamps = delivery.stamps
+        if isinstance(stamps, range):
+            self.check.receive_run(number, stamps.start, len(stamps))
         else:
-            self.check.receive(number, numbers)
+            self.check.receive(number, stamps)

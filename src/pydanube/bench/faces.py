@@ -22,7 +22,7 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages that came together: when, how many, their payloads in a row, and their stamps if asked for."""
+    """Messages that came together: when, how many, their payloads in a row, and their stamps if asked for, as a range if they are one."""
 
     at_ns: int
     messages: int

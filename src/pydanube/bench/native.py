@@ -13,6 +13,7 @@ from pydanube.bench.columns import payload_bytes, stamps_of
 from pydanube.bench.faces import Delivery, Take
 from pydanube.bench.plan import Group, Plan, Read, Send, Stream, part
 from pydanube.bench.recorder import Recorder
+from pydanube.bench.sequences import consecutive
 from pydanube.client import Batching, Client, Consumer, Producer, QueueFull, connect
 from pydanube.kernel.errors import DanubeError
 
@@ -210,5 +211,5 @@ class _Gathered:
 
 def _delivery(payloads: list[bytes], stamped: bool) -> Delivery:
     at_ns = time.monotonic_ns()
-    stamps = [stamp for (stamp,) in map(_STAMP.unpack_from, payloads)] if stamped else []
+    stamps = consecutive([stamp for (stamp,) in map(_STAMP.unpack_from, payloads)]) if stamped else ()
     return Delivery(at_ns, len(payloads), memoryview(b"".join(payloads)), stamps)

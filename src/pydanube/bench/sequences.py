@@ -1,6 +1,6 @@
 """Did everything arrive, once, in order, unchanged? Asked per run of messages, not per message."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -115,3 +115,9 @@ class SequenceCheck:
             foreign=self._foreign,
             corrupt=int(in_order and changed),
         )
+
+
+def consecutive(numbers: list[int]) -> Sequence[int]:
+    """The numbers as a range if they are one."""
+    run = range(numbers[0], numbers[0] + len(numbers))
+    return run if numbers == list(run) else numbers
