@@ -3,10 +3,16 @@
 The Arrow library is loaded with the first batch: a broker that serves rows only does without its memory.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pydanube.protocol.native.batch import read_layout
 
 if TYPE_CHECKING:
     from pydanube.protocol.native.arrow import CheckedBatch
+
+_ROW_OVERHEAD_BYTES: Final = 256
+"""What a row has beside what its batch has: the frame of its id, the head's times as attributes."""
+_SMALL_BYTES: Final = 2 * 1024 * 1024
 
 
 def check_batch(body: bytes) -> "CheckedBatch":
@@ -14,6 +20,15 @@ def check_batch(body: bytes) -> "CheckedBatch":
     from pydanube.protocol.native import arrow  # noqa: PLC0415
 
     return arrow.check_batch(body)
+
+
+def row_bytes_max(body: bytes, batch: "CheckedBatch", topic: bytes) -> int:
+    """No row of this batch is longer: the largest payload, and everything that is not payload."""
+    layout = read_layout(body)
+    others = layout.raw_bytes - batch.payload_bytes + len(layout.head) + len(topic) + _ROW_OVERHEAD_BYTES
+    # All payloads together are as good a bound, and cheaper, while the batch is far from what one row may have.
+    is_small = layout.raw_bytes < _SMALL_BYTES
+    return others + (batch.payload_bytes if is_small else batch.payload_bytes_max)
 
 
 def batch_rows(body: bytes, topic: str, skip: int, count: int) -> list[bytes]:

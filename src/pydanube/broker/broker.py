@@ -13,7 +13,7 @@ import structlog
 
 from pydanube.broker import facts
 from pydanube.broker.agenda import Agenda
-from pydanube.broker.batches import check_batch
+from pydanube.broker.batches import check_batch, row_bytes_max
 from pydanube.broker.dead_letters import DeadLetters
 from pydanube.broker.directory import TopicDirectory
 from pydanube.broker.durable_subscription import DurableSubscription
@@ -189,7 +189,7 @@ class Broker:
             raise _foreign_topic(producer, scan.topic_name)
         now = self._clock.now_ms()
         try:
-            _check_row_size(body)
+            _check_row_size(len(body))
             topic.admit(scan.payload_bytes, 1, now)
             is_timed = scan.is_timed and any(timing(body))
             topic.publish(body, 1, producer, 0, is_timed, now, done)
@@ -209,7 +209,7 @@ class Broker:
         topic = producer.topic
         now = self._clock.now_ms()
         try:
-            if epoch != producer.epoch:
+            if epoch and epoch != producer.epoch:
                 raise _fenced(f"producer {producer.name!r} of topic {topic.text} has a newer session")
             if (sequence == 0) != (epoch == 0):
                 raise Rejected(
@@ -219,13 +219,16 @@ class Broker:
             if body[0] == 0:
                 batch = check_batch(body)
                 self._check_sender(producer, batch.head.producer_id)
-                count, payload_bytes, is_timed = batch.count, batch.payload_bytes_max, batch.is_timed
+                _check_row_size(row_bytes_max(body, batch, topic.wire_name))
+                count, payload_bytes, is_timed = batch.count, batch.payload_bytes, batch.is_timed
+                if payload_bytes > topic.policies.max_message_size > 0:
+                    payload_bytes = batch.payload_bytes_max
             else:
                 scan = scan_publish(body)
                 self._check_sender(producer, scan.producer_id)
                 if scan.topic_name != topic.wire_name:
                     raise _foreign_topic(producer, scan.topic_name)
-                _check_row_size(body)
+                _check_row_size(len(body))
                 count, payload_bytes = 1, scan.payload_bytes
                 is_timed = scan.is_timed and any(timing(body))
             topic.admit(payload_bytes, count, now)
@@ -328,7 +331,9 @@ class Broker:
         """A consumer said goodbye: forget it at once, so that others need not wait for its place."""
         topic = self._topic_of(consumer)
         async with topic.changing:
-            if self._consumers.get(consumer.id) is consumer:
+            # Somebody who subscribed under the same name meanwhile is not the one who left.
+            is_gone = consumer.session is None and not consumer.awaits_stream
+            if is_gone and self._consumers.get(consumer.id) is consumer:
                 self.remove_consumer(consumer)
                 await self._store_subscription(topic, consumer.subscription)
 
@@ -455,7 +460,7 @@ class Broker:
 
     async def _begin_session(self, producer: Producer, epoch: int | None) -> None:
         if epoch is not None:
-            if epoch != producer.epoch:
+            if epoch == 0 or epoch != producer.epoch:
                 raise _fenced(
                     f"producer {producer.name!r} of topic {producer.topic.text} has a newer session than {epoch}"
                 )
@@ -610,10 +615,10 @@ def _foreign_topic(producer: Producer, named: bytes) -> Rejected:
     )
 
 
-def _check_row_size(body: bytes) -> None:
-    if len(body) > MESSAGE_BYTES_MAX:
+def _check_row_size(size: int) -> None:
+    if size > MESSAGE_BYTES_MAX:
         raise Rejected(
-            f"message of {len(body)} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
+            f"message of {size} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
             ErrorCode.MESSAGE_TOO_LARGE,
         )
 

@@ -66,7 +66,7 @@ class Reader:
         except DanubeError as error:
             self.end(error)
             return
-        if self.next_offset == self.end_offset:
+        if self.end_offset is not None and self.next_offset >= self.end_offset:
             self.end()
 
     def end(self, error: DanubeError | None = None) -> None:

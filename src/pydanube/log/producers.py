@@ -24,6 +24,14 @@ TOO_OLD = -1
 """The place of an entry that was appended once, but is not remembered any more."""
 
 
+class SequenceGap(Conflict):
+    """The sequences are not the next ones: go on with `expected_sequence`."""
+
+    def __init__(self, text: str, expected_sequence: int) -> None:
+        super().__init__(text, ErrorCode.SEQUENCE_GAP)
+        self.expected_sequence = expected_sequence
+
+
 class SentEntry(NamedTuple):
     """One entry of a producer: its sequences, both ends included, and its base offset."""
 
@@ -56,7 +64,7 @@ class ProducerMemory:
 
         Raises:
             Rejected: these cannot be sequences.
-            Conflict: they are neither the next ones nor all known (SEQUENCE_GAP).
+            SequenceGap: they are neither the next ones nor all known.
         """
         if sequence < 1 or count < 1:
             raise Rejected(
@@ -66,11 +74,11 @@ class ProducerMemory:
         if sequence == last + 1:
             return None
         if sequence > last or sequence + count - 1 > last:
-            raise Conflict(
+            raise SequenceGap(
                 f"producer {producer_id} sent sequences {sequence} to {sequence + count - 1}, but {last + 1} is "
                 f"expected next{'' if last else ' (the topic does not know the producer, or not any more)'}: "
                 f"send again from {last + 1} on",
-                ErrorCode.SEQUENCE_GAP,
+                last + 1,
             )
         sent = self._sent[producer_id]
         place = bisect_right(sent, sequence, key=_first) - 1

@@ -38,6 +38,7 @@ HELLO_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 UNACKED_MAX_DEFAULT: Final = 50_000
 UNACKED_MAX: Final = 1_000_000
+_OPENINGS: Final = (frames.OPEN_PRODUCER, frames.SUBSCRIBE, frames.OPEN_READER)
 _JOINED_WRITE_BYTES: Final = 64 * 1024
 """Up to here one copy is cheaper than a list of buffers."""
 
@@ -102,7 +103,7 @@ class NativeConnection(ServedConnection):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._welcomed = False
-        self._heard = self.loop.time()
+        self._heard = self._connected = self.loop.time()
         self._unanswered_bytes = 0
         self._reading_paused = False
         self._reading = False
@@ -184,7 +185,7 @@ class NativeConnection(ServedConnection):
             if now - self._closing_since > CLOSE_SECONDS:
                 self.abort()
             return
-        if not self._welcomed and now - self._heard > HELLO_SECONDS:
+        if not self._welcomed and now - self._connected > HELLO_SECONDS:
             self._give_up(_violation(f"no HELLO within {HELLO_SECONDS:.0f} seconds"))
         elif now - self._heard > self.server.limits.idle_seconds_max and not self._reading_paused:
             self._give_up(
@@ -194,9 +195,14 @@ class NativeConnection(ServedConnection):
     def flush(self) -> None:
         self._dirty = False
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or self._closing_since or transport.is_closing():
+            # Nothing may follow the goodbye: what the journal still answers has nobody to go to.
+            self._speaking.clear()
+            self._out.clear()
+            self._out_bytes = 0
             return
         if self._speaking:
+            self._dirty = True  # what is emitted here is written below: no need to be listed for it
             speaking, self._speaking = self._speaking, []
             for channel in speaking:
                 channel.emit()
@@ -260,7 +266,9 @@ class NativeConnection(ServedConnection):
 
     def _handle(self, frame: Frame) -> None:
         kind = frame.kind
-        if kind == frames.PUBLISH:
+        if not self._welcomed:
+            self._welcome(frame)
+        elif kind == frames.PUBLISH:
             channel = self._channels.get(frame.channel)
             if isinstance(channel, ProducerChannel):
                 channel.publish(frame)
@@ -269,8 +277,6 @@ class NativeConnection(ServedConnection):
                 self.fail(frame.channel, frame.request, _no_channel(frame, "producer"))
         elif kind in (frames.CREDIT, frames.ACK, frames.NACK):
             self._handle_flow(frame)
-        elif not self._welcomed:
-            self._welcome(frame)
         elif kind == frames.PING:
             if len(frame.body) > frames.PING_BYTES_MAX:
                 raise _violation(f"a PING of {len(frame.body)} bytes, {frames.PING_BYTES_MAX} at most")
@@ -407,6 +413,7 @@ class NativeConnection(ServedConnection):
         )
         unacked_max = min(request.unacked_max or UNACKED_MAX_DEFAULT, UNACKED_MAX)
         channel = ConsumerChannel(self, frame.channel, consumer, unacked_max)
+        channel.session = self.broker.receive(consumer.id, channel)  # sends nothing yet: there is no credit
         self._channels[frame.channel] = channel
         self.answer(
             frames.SUBSCRIBED,
@@ -418,7 +425,6 @@ class NativeConnection(ServedConnection):
                 dispatch=pb.Dispatch.Name(self.broker.dispatch_of(consumer)),
             ),
         )
-        channel.session = self.broker.receive(consumer.id, channel)
 
     async def _open_reader(self, frame: Frame) -> None:
         request = parse(pb.OpenReader, frame.body)
@@ -505,7 +511,8 @@ class NativeConnection(ServedConnection):
             )
         finally:
             request.close()
-            self._opening.discard(frame.channel)
+            if frame.kind in _OPENINGS:
+                self._opening.discard(frame.channel)
             self._requests.pop(frame.request, None)
             if self._transport is None:
                 # The client went away while its channel was being opened: nobody else will close it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from broker_harness.native_wire import NativeClient
 from broker_harness.wire_client import PATIENCE_SECONDS, WireClient
 
 
@@ -18,7 +19,7 @@ class BrokerProcess:
         self._folder = folder
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
-        self._clients: list[WireClient] = []
+        self._clients: list[WireClient | NativeClient] = []
         self.address = ""
 
     async def __aenter__(self) -> "BrokerProcess":
@@ -48,6 +49,12 @@ class BrokerProcess:
 
     def client(self) -> WireClient:
         client = WireClient(self.address)
+        self._clients.append(client)
+        return client
+
+    async def native(self) -> NativeClient:
+        """A native connection that has been welcomed."""
+        client = await NativeClient.connect(self.address)
         self._clients.append(client)
         return client
 

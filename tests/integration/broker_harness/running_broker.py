@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import grpc
 import yaml
 
+from broker_harness.native_wire import NativeClient
 from broker_harness.wire_client import WireClient
 from pydanube.broker import facts
 from pydanube.kernel.names import TopicName
@@ -46,7 +48,7 @@ class RunningBroker:
         self._folder = folder
         self._settings = settings
         self._server: Standalone | None = None
-        self._clients: list[WireClient] = []
+        self._clients: list[WireClient | NativeClient] = []
 
     @property
     def address(self) -> str:
@@ -85,6 +87,18 @@ class RunningBroker:
     def client(self, credentials: grpc.ChannelCredentials | None = None) -> WireClient:
         """A client with a connection of its own."""
         client = WireClient(self.address, credentials)
+        self._clients.append(client)
+        return client
+
+    async def native(self, tls: ssl.SSLContext | None = None) -> NativeClient:
+        """A native connection that has been welcomed."""
+        client = await NativeClient.connect(self.address, tls)
+        self._clients.append(client)
+        return client
+
+    async def dial(self, tls: ssl.SSLContext | None = None) -> NativeClient:
+        """A connection on which nothing was said yet, to speak the native protocol on."""
+        client = await NativeClient.dial(self.address, tls)
         self._clients.append(client)
         return client
 
