@@ -42,7 +42,9 @@ ONE_BY_ONE = Batching(max_messages=1)
 
 
 @asynccontextmanager
-async def producer_of(broker: ScriptedBroker, timeout: float = 5.0, **options: Any) -> AsyncIterator[Producer]:
+async def producer_of(
+    broker: ScriptedBroker, timeout: float = 5.0, **options: Any
+) -> AsyncIterator[Producer]:
     async with (
         connect(broker.url, timeout=timeout, retries=options.pop("retries", QUICK)) as client,
         client.producer(TOPIC, name="shop", **options) as producer,
@@ -165,7 +167,9 @@ async def test_patience_ends_with_what_is_known(broker: ScriptedBroker) -> None:
     assert broker.count(frames.PUBLISH) == QUICK.attempts_max + 1
 
 
-async def test_patience_ends_with_an_unknown_outcome_if_it_may_have_been_taken(broker: ScriptedBroker) -> None:
+async def test_patience_ends_with_an_unknown_outcome_if_it_may_have_been_taken(
+    broker: ScriptedBroker,
+) -> None:
     broker.script(frames.PUBLISH, *[loses_request] * 50)
     async with producer_of(broker) as producer:
         with pytest.raises(OutcomeUnknown, match="may have been taken"):

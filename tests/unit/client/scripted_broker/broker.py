@@ -188,7 +188,9 @@ class Peer(asyncio.Protocol):
     def close_channel(self, number: int) -> None:
         self.channels.pop(number, None)
 
-    def send(self, kind: int, channel: int = 0, request: int = 0, body: ProtobufMessage | bytes = b"") -> None:
+    def send(
+        self, kind: int, channel: int = 0, request: int = 0, body: ProtobufMessage | bytes = b""
+    ) -> None:
         if self.is_muted or self._transport is None:
             return
         data = body if isinstance(body, bytes) else body.SerializeToString()
@@ -198,7 +200,9 @@ class Peer(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(data)
 
-    def fail(self, channel: int, request: int, code: ErrorCode, text: str = "as scripted", **more: Any) -> None:
+    def fail(
+        self, channel: int, request: int, code: ErrorCode, text: str = "as scripted", **more: Any
+    ) -> None:
         error = pb.Error(code=code.number, text=text, status=code.status, **more)
         self.send(frames.ERROR, channel, request, error)
 
@@ -231,7 +235,9 @@ class Peer(asyncio.Protocol):
         topic = pb.Lookup.FromString(frame.body).topic
         elsewhere = self.broker.redirects.get(topic)
         answer = pb.LookedUp(
-            here=elsewhere is None, connect_url=elsewhere, partitions=self.broker.partitions.get(topic, [topic])
+            here=elsewhere is None,
+            connect_url=elsewhere,
+            partitions=self.broker.partitions.get(topic, [topic]),
         )
         self.send(frames.LOOKED_UP, 0, frame.request, answer)
 
