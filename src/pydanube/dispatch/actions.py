@@ -9,10 +9,17 @@ class Deliver:
     `base` is the offset of the first message in `message`: it lies before `offset` where only a part is due.
     """
 
-    __slots__ = ("attempt", "base", "consumer_id", "count", "message", "offset")
+    __slots__ = ("append_ms", "attempt", "base", "consumer_id", "count", "message", "offset")
 
     def __init__(  # noqa: PLR0917 - one per delivery: by position is fastest
-        self, consumer_id: int, offset: int, message: bytes, attempt: int, count: int, base: int
+        self,
+        consumer_id: int,
+        offset: int,
+        message: bytes,
+        attempt: int,
+        count: int,
+        base: int,
+        append_ms: int,
     ) -> None:
         self.consumer_id: Final = consumer_id
         self.offset: Final = offset
@@ -20,6 +27,7 @@ class Deliver:
         self.attempt: Final = attempt
         self.count: Final = count
         self.base: Final = base
+        self.append_ms: Final = append_ms
 
 
 class DeadLetter:

@@ -46,6 +46,7 @@ class Entry:
     """
 
     __slots__ = (
+        "append_ms",
         "attempts",
         "base",
         "consumer",
@@ -59,11 +60,15 @@ class Entry:
         "state",
     )
 
-    def __init__(self, offset: int, message: bytes, count: int, base: int, expires_ms: int) -> None:
+    def __init__(  # noqa: PLR0917 - one per message: by position is fastest
+        self, offset: int, message: bytes, count: int, base: int, expires_ms: int, append_ms: int
+    ) -> None:
         self.offset = offset
         self.message = message
         self.count = count
         self.base = base
+        self.append_ms = append_ms
+        """When it was appended, Unix milliseconds; only passed on."""
         self.expires_ms = expires_ms
         """When it is no longer worth sending; 0 for an entry that has to do with neither delays nor expiry."""
         self.state = READY

@@ -89,17 +89,18 @@ class ReliableSubscription(DispatchWindow):
         base: int = -1,
         not_before_ms: int = 0,
         expires_ms: int = 0,
+        append_ms: int = 0,
     ) -> int:
         """Take the next `count` messages in log order, all of them in `message`, and return the room left.
 
         `base` is the offset of the first one in `message`, if that is another than `offset`. They are not sent
         before `not_before_ms` and not from `expires_ms` on. Both are compared with the last moment the machine
-        was told; 0 is none. What the driver read under an earlier `room` is accepted even if there is none left
+        was told; 0 is none. `append_ms` comes back in `Deliver`. What the driver read under an earlier `room` is accepted even if there is none left
         by now.
         """
         assert offset == self.next_offset, f"offered {offset}, expected {self.next_offset}"
         self.next_offset = offset + count
-        entry = Entry(offset, message, count, base if base >= 0 else offset, expires_ms)
+        entry = Entry(offset, message, count, base if base >= 0 else offset, expires_ms, append_ms)
         if not_before_ms > self._now_ms:
             self._delay(entry, key, not_before_ms)
         elif self._keyed and not self._enqueue(entry, key):
@@ -308,17 +309,18 @@ class ReliableSubscription(DispatchWindow):
         if self._delays:
             self._end_delays(now_ms)
         actions: list[Action] = []
-        self._pacer.is_dry = False
+        pacer = self._pacer
+        pacer.is_dry = False
         if self._dead_letters:
             self._publish_dead_letters(actions)
         if self._attached != 0 and self._entries:
-            allowance = self._pacer.allowance(now_ms)
+            allowance = pacer.allowance(now_ms)
             deadline_ms = now_ms + self._ack_timeout_ms
             unspent = self._dispatch(allowance, deadline_ms, actions)
-            self._pacer.is_dry = unspent <= 0
+            pacer.is_dry = unspent <= 0
             if unspent != allowance:
                 self.counters.delivered += allowance - unspent
-                self._pacer.spend(allowance - unspent)
+                pacer.spend(allowance - unspent)
                 self._timer_ms = min(self._timer_ms, deadline_ms)
         return actions
 
@@ -414,7 +416,17 @@ class ReliableSubscription(DispatchWindow):
         consumer.limit.left -= count
         if attempt > 1:
             self.counters.redelivered += count
-        actions.append(Deliver(consumer.consumer_id, entry.offset, entry.message, attempt, count, entry.base))
+        actions.append(
+            Deliver(
+                consumer.consumer_id,
+                entry.offset,
+                entry.message,
+                attempt,
+                count,
+                entry.base,
+                entry.append_ms,
+            )
+        )
 
     def _expire(self, entry: Entry) -> None:
         self.counters.expired += entry.count
