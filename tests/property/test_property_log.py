@@ -102,7 +102,7 @@ class Life:
         rows: list[tuple[int, bytes]] = []
         while (offset := rows[-1][0] + 1 if rows else log.start_offset) < log.committed_end:
             found = await log.read_cold(offset, messages_max=7, bytes_max=5000)
-            for base, body, _ in found:
+            for base, body, *_ in found:
                 rows += enumerate(body.split(b"\0") if b"/" in body else [body], base)
         assert rows == list(enumerate(self.sent[topic_id]))[log.start_offset : log.committed_end]
         assert log.cursors.get("s", 0) in self.possible_cursors[topic_id]

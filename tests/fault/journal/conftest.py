@@ -88,7 +88,7 @@ class Workshop:
         offset = log.start_offset
         while offset < log.committed_end:
             found = await log.read_cold(offset, messages_max=100, bytes_max=1 << 20)
-            rows += [(base, body) for base, body, _ in found]
+            rows += [row[:2] for row in found]
             offset = rows[-1][0] + 1
         return rows
 
