@@ -95,8 +95,8 @@ class ReliableSubscription(DispatchWindow):
 
         `base` is the offset of the first one in `message`, if that is another than `offset`. They are not sent
         before `not_before_ms` and not from `expires_ms` on. Both are compared with the last moment the machine
-        was told; 0 is none. `append_ms` comes back in `Deliver`. What the driver read under an earlier `room` is accepted even if there is none left
-        by now.
+        was told; 0 is none. `append_ms` comes back in `Deliver`. What the driver read under an earlier `room` is
+        accepted even if there is none left by now.
         """
         assert offset == self.next_offset, f"offered {offset}, expected {self.next_offset}"
         self.next_offset = offset + count
@@ -341,13 +341,8 @@ class ReliableSubscription(DispatchWindow):
     @property
     def pending_redelivery(self) -> int:
         """How many messages have failed or lost their stream and are to be sent again."""
-        return sum(
-            [
-                entry.count
-                for entry in self._entries.values()
-                if entry.state == WAITING or (entry.state == READY and entry.attempts > 0)
-            ]
-        )
+        failed = [e for e in self._entries.values() if e.state in (READY, WAITING) and e.attempts > 0]
+        return sum([entry.count for entry in failed])
 
     # What the kinds decide.
 
@@ -526,17 +521,10 @@ class ReliableSubscription(DispatchWindow):
         assert topic is not None, "without a topic the policy is to block"
         for entry in self._dead_letters:
             entry.state = DEAD_LETTERING
-            actions.append(
-                DeadLetter(
-                    entry.offset,
-                    entry.message,
-                    entry.attempts,
-                    entry.reason,
-                    topic,
-                    entry.count,
-                    entry.base,
-                )
+            letter = DeadLetter(
+                entry.offset, entry.message, entry.attempts, entry.reason, topic, entry.count, entry.base
             )
+            actions.append(letter)
         self._dead_letters.clear()
 
     def _set_timer(self, entry: Entry, due_ms: int) -> None:

@@ -116,6 +116,20 @@ def test_a_batch_may_overshoot_window_and_credit_once() -> None:
     assert subscription.room() == 2
 
 
+@pytest.mark.parametrize("kind", LOG_ORDER)
+def test_every_part_of_a_batch_tells_when_it_was_appended(kind: SubscriptionType) -> None:
+    subscription = reliable_subscription(kind, policy=FailurePolicy(base_redelivery_delay_ms=0))
+    connect(subscription, 1)
+    subscription.offer(0, BATCH, "", 5, 0, 0, 0, 1_700_000_000_000)
+    sent(subscription)
+    subscription.nack_range(2, 3, 0)
+    [again] = subscription.actions(0)
+    assert isinstance(again, Deliver)
+    assert (again.offset, again.count, again.base, again.attempt) == (2, 2, 0, 2)
+    assert again.append_ms == 1_700_000_000_000
+    assert again.message is BATCH
+
+
 def test_key_shared_takes_no_batches() -> None:
     subscription = reliable_subscription(SubscriptionType.KEY_SHARED)
     connect(subscription, 1)
