@@ -118,7 +118,9 @@ class DurableSubscription(Subscription):
         self._log.reset_cursor(self.name, next_offset - 1)
         now = self._clock.monotonic_ms()
         for session in list(self._sessions.values()):
-            if not session.outlet.seeked(next_offset):
+            if session.outlet.seeked(next_offset):
+                self._grant(session)
+            else:
                 self.close_session(session.consumer, now)
         self._agenda.add(self)
 
@@ -176,33 +178,27 @@ class DurableSubscription(Subscription):
             if rows is None:
                 self._read_behind(now_ms)
                 return
-            for number, (base, body, append_ms) in enumerate(rows):
-                if body[0] == 0:
-                    if not self._takes_batches:
-                        self._take_apart(base, body, append_ms, rows[number + 1 :])
-                        break
-                    self._offer_batch(base, body, append_ms, now_ms)
-                elif append_ms:
-                    self._offer_timed(base, body, append_ms, now_ms)
+            for number, row in enumerate(rows):
+                base, body, append_ms, is_timed = row
+                if body[0] == 0 and not self._takes_batches:
+                    self._take_apart(row, rows[number + 1 :])
+                    break
+                if body[0] == 0 or is_timed:
+                    self._offer_range(row, now_ms)
                 else:
-                    machine.offer(base, body, routing_key(body) if self._needs_key else b"")
+                    key = routing_key(body) if self._needs_key else b""
+                    machine.offer(base, body, key, 1, -1, 0, 0, append_ms)
             room = machine.room()
 
-    def _offer_batch(self, base: int, body: bytes, append_ms: int, now_ms: int) -> None:
-        """Whole, but for the part of it that was consumed before a restart or a seek."""
+    def _offer_range(self, row: Row, now_ms: int) -> None:
+        """A batch, but for the part of it consumed before a restart or a seek; or one message with times."""
+        base, body, append_ms, is_timed = row
         machine = self.machine
         offset = machine.next_offset
         count = base + message_count(body) - offset
-        if append_ms:
-            not_before, expires = self._times(body, append_ms, now_ms)
-            machine.offer(offset, body, b"", count, base, not_before, expires)
-        else:
-            machine.offer(offset, body, b"", count, base)
-
-    def _offer_timed(self, offset: int, body: bytes, append_ms: int, now_ms: int) -> None:
-        not_before, expires = self._times(body, append_ms, now_ms)
         key = routing_key(body) if self._needs_key else b""
-        self.machine.offer(offset, body, key, 1, -1, not_before, expires)
+        not_before, expires = self._times(body, append_ms, now_ms) if is_timed else (0, 0)
+        machine.offer(offset, body, key, count, base, not_before, expires, append_ms)
 
     def _times(self, body: bytes, append_ms: int, now_ms: int) -> tuple[int, int]:
         """From when and until when the messages may be sent, on the machine's clock; 0: no such limit."""
@@ -212,14 +208,15 @@ class DurableSubscription(Subscription):
             deliver_at = max(deliver_at, append_ms + deliver_after)
         return max(deliver_at + shift, 1) if deliver_at else 0, append_ms + ttl + shift if ttl else 0
 
-    def _take_apart(self, base: int, body: bytes, append_ms: int, behind: list[Row]) -> None:
+    def _take_apart(self, row: Row, behind: list[Row]) -> None:
         """Put the messages of a batch, one by one, in front of what was read behind it."""
+        base, body, append_ms, is_timed = row
         skip = self.machine.next_offset - base
         messages = batch_rows(body, self._topic, skip, message_count(body) - skip)
         self._ahead.extendleft(reversed(behind))
         self._ahead.extendleft(
             [
-                (base + skip + number, messages[number], append_ms)
+                (base + skip + number, messages[number], append_ms, is_timed)
                 for number in range(len(messages) - 1, -1, -1)
             ]
         )
@@ -274,7 +271,12 @@ class DurableSubscription(Subscription):
                 session = self._sessions[action.consumer_id]
                 base = action.base
                 session.outlet.send(
-                    base, 0, action.offset - base, action.count, action.attempt, action.message
+                    base,
+                    action.append_ms,
+                    action.offset - base,
+                    action.count,
+                    action.attempt,
+                    action.message,
                 )
                 served.add(action.consumer_id)
                 self.messages_out += action.count
@@ -354,5 +356,5 @@ class DurableSubscription(Subscription):
 
 def _holds(row: Row, offset: int) -> bool:
     """Whether the entry, which begins before that offset, reaches it."""
-    base, body, _ = row
+    base, body = row[0], row[1]
     return body[0] == 0 and base + message_count(body) > offset

@@ -84,7 +84,7 @@ class Reader:
         self._on_closed(self)
 
     def _send(self, row: Row, end: int) -> None:
-        base, body, append_ms = row
+        base, body, append_ms, _ = row
         stop = base + message_count(body)
         skip = self.next_offset - base
         self.next_offset = min(stop, end)

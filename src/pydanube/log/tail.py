@@ -6,10 +6,16 @@ One chunk per journal file, oldest first, so that sealing a file frees whole chu
 from bisect import bisect_right
 from collections import deque
 
-from pydanube.segments.entry import FLAG_TIMED, FLAGS_AT, HEADER_BYTES, decode_append_times, decode_timed
+from pydanube.segments.entry import (
+    FLAG_TIMED,
+    FLAGS_AT,
+    HEADER_BYTES,
+    decode_append_time,
+    decode_append_times,
+)
 
-Row = tuple[int, bytes, int]
-"""Base offset and body of one entry, as it was appended; and when, if the entry is timed, else 0."""
+Row = tuple[int, bytes, int, bool]
+"""Base offset and body of one entry as it was appended, when that was, and whether the entry is timed."""
 
 ENTRY_OVERHEAD_BYTES = HEADER_BYTES + 160
 """What an entry costs in memory beside its body: header, three object heads, list slots, a number."""
@@ -135,7 +141,7 @@ class Tail:
                 room -= len(body)
                 if base >= stop or (room < 0 and rows):
                     return rows
-                rows.append((base, body, decode_timed(head) if head[FLAGS_AT] & FLAG_TIMED else 0))
+                rows.append((base, body, decode_append_time(head), head[FLAGS_AT] & FLAG_TIMED != 0))
             index = 0
         return rows
 

@@ -15,6 +15,7 @@ from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from crc32c import crc32c
+from librt.strings import read_i64_le
 
 
 class Kind(IntEnum):
@@ -114,12 +115,9 @@ def decode_header(data: bytes, position: int = 0) -> EntryHeader:
     return EntryHeader._make(_HEADER.unpack_from(data, position))
 
 
-def decode_timed(head: bytes) -> int:
-    """The append time if these header bytes are of a timed entry, else 0."""
-    if not head[FLAGS_AT] & FLAG_TIMED:
-        return 0
-    (append_ms,) = _I64.unpack_from(head, _APPEND_TIME_AT)
-    return int(append_ms)
+def decode_append_time(head: bytes) -> int:
+    """The append time in these header bytes."""
+    return int(read_i64_le(head, _APPEND_TIME_AT))
 
 
 def decode_append_times(heads: bytes) -> list[int]:

@@ -69,7 +69,9 @@ class TopicHistory:
         await self._catalogue.add(self.topic, descriptor)
         self.segments.append(descriptor)
 
-    async def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[tuple[int, bytes, int]]:
+    async def read(
+        self, offset: int, *, messages_max: int, bytes_max: int
+    ) -> list[tuple[int, bytes, int, bool]]:
         """Rows from the one that holds `offset` on, out of the segment that holds it; checked.
 
         Raises:
@@ -242,8 +244,8 @@ def _gap(topic: TopicName, start: int, end: int) -> Corrupt:
 
 def _rows(
     data: bytes, topic_id: int, offset: int, messages_max: int, bytes_max: int
-) -> list[tuple[int, bytes, int]]:
-    rows: list[tuple[int, bytes, int]] = []
+) -> list[tuple[int, bytes, int, bool]]:
+    rows: list[tuple[int, bytes, int, bool]] = []
     room = bytes_max
     stop = offset + max(messages_max, 1)
     for header, body in _entries(data, topic_id):
@@ -252,7 +254,7 @@ def _rows(
         room -= len(body)
         if header.base_offset >= stop or (room < 0 and rows):
             break
-        rows.append((header.base_offset, body, header.append_ms if header.flags & FLAG_TIMED else 0))
+        rows.append((header.base_offset, body, header.append_ms, header.flags & FLAG_TIMED != 0))
     return rows
 
 

@@ -10,7 +10,7 @@ from pydanube.log import JournalSettings
 from pydanube.segments.entry import Kind
 
 BATCHES = [(b"aaaa", 3), (b"bb", 1), (b"cccc", 100), (b"d", 2)]
-ROWS = [(0, b"aaaa", 0), (3, b"bb", 5), (4, b"cccc", 5), (104, b"d", 0)]
+ROWS = [(0, b"aaaa", 5, False), (3, b"bb", 5, True), (4, b"cccc", 5, True), (104, b"d", 5, False)]
 
 
 async def append_batches(log):
