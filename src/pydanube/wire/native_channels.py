@@ -65,7 +65,7 @@ class ProducerChannel:
             self._published = []
             self.connection.write(frames.PUBLISHED, self.number, 0, [body], len(body))
 
-    def resumed(self) -> None:
+    def room_changed(self) -> None:
         """Answers are small: they are not held back."""
 
     def lost(self) -> None:
@@ -123,18 +123,19 @@ class DeliveryChannel(Outlet):
         self._credit_bytes = 0
         self._items: list[bytes] = []
         self._items_bytes = 0
+        self._items_messages = 0
         self._is_ended = False
 
     def add_credit(self, messages: int, size: int) -> None:
         self._credit = min(self._credit + messages, CREDIT_MAX)
         self._credit_bytes = min(self._credit_bytes + size, CREDIT_MAX)
-        self.has_room()
+        self.look_again()
 
     def room(self) -> int:
-        return 0 if self._is_ended or self.connection.is_paused else max(self._credit, 0)
+        return max(self._credit, 0) if self.room_bytes() else 0
 
     def room_bytes(self) -> int:
-        return max(self._credit_bytes, 0)
+        return 0 if self._is_ended else min(max(self._credit_bytes, 0), self.connection.room_bytes())
 
     def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
         length = len(body)
@@ -147,6 +148,8 @@ class DeliveryChannel(Outlet):
         self._items.append(encode_item_header(base, append_ms, skip, count, attempt, length))
         self._items.append(body)
         self._items_bytes += ITEM_HEADER_BYTES + length
+        self._items_messages += count
+        self.connection.hold(ITEM_HEADER_BYTES + length)
 
     def end(self, error: DanubeError | None = None) -> None:
         if self._is_ended:
@@ -165,13 +168,13 @@ class DeliveryChannel(Outlet):
         if self._items:
             self._emit_items()
 
-    def resumed(self) -> None:
+    def room_changed(self) -> None:
         if self._credit > 0 and self._credit_bytes > 0:
-            self.has_room()
+            self.look_again()
 
     @abstractmethod
-    def has_room(self) -> None:
-        """More may be sent: tell who has something to send."""
+    def look_again(self) -> None:
+        """What may be sent has changed: tell who has something to send."""
 
     @abstractmethod
     def lost(self) -> None:
@@ -182,13 +185,21 @@ class DeliveryChannel(Outlet):
         """The client closed the channel."""
 
     def _emit_items(self) -> None:
-        items, self._items = self._items, []
-        self.connection.write(frames.DELIVER, self.number, 0, items, self._items_bytes)
-        self._items_bytes = 0
+        items, size = self._items, self._items_bytes
+        self._forget_items()
+        self.connection.write(frames.DELIVER, self.number, 0, items, size)
 
     def _drop_items(self) -> None:
+        """Not to be sent after all: the client never sees them, so they cost it no credit."""
+        self._credit += self._items_messages
+        self._credit_bytes += self._items_bytes - ITEM_HEADER_BYTES * (len(self._items) // 2)
+        self._forget_items()
+
+    def _forget_items(self) -> None:
+        self.connection.release(self._items_bytes)
         self._items = []
         self._items_bytes = 0
+        self._items_messages = 0
 
 
 class ConsumerChannel(DeliveryChannel):
@@ -202,7 +213,7 @@ class ConsumerChannel(DeliveryChannel):
         self.subscription: Final[Subscription] = consumer.subscription
         self.session: Session | None = None
 
-    def has_room(self) -> None:
+    def look_again(self) -> None:
         if self.session is not None:
             self.connection.broker.stream_drained(self.session)
 
@@ -230,7 +241,7 @@ class ReaderChannel(DeliveryChannel):
         super().__init__(connection, number, 0)
         self.reader: Reader | None = None
 
-    def has_room(self) -> None:
+    def look_again(self) -> None:
         if self.reader is not None:
             self.reader.drained()
 

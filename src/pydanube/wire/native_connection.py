@@ -38,6 +38,10 @@ HELLO_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 UNACKED_MAX_DEFAULT: Final = 50_000
 UNACKED_MAX: Final = 1_000_000
+_PUBLISHES: Final = 1
+"""Not read from because its publish window is full."""
+_ANSWERS: Final = 2
+"""Not read from because it does not read its answers."""
 _OPENINGS: Final = (frames.OPEN_PRODUCER, frames.SUBSCRIBE, frames.OPEN_READER)
 _JOINED_WRITE_BYTES: Final = 64 * 1024
 """Up to here one copy is cheaper than a list of buffers."""
@@ -53,6 +57,9 @@ class NativeLimits:
     """Requests under way at once; not told, no honest client comes near."""
     idle_seconds_max: int = 60
     write_buffer_bytes: int = 1024 * 1024
+    """Deliveries wait while so much was sent and not taken; the entry that reaches it goes out whole."""
+    answers_bytes_max: int = 8 * 1024 * 1024
+    """A client that asks, but has left so much unread, is not read from; more than deliveries alone can make it."""
 
 
 class NativeServer:
@@ -100,12 +107,17 @@ class NativeConnection(ServedConnection):
         """Channels that are being opened."""
         self._speaking: list[Channel] = []
         """Channels that hold back frames for this tick's write."""
+        self._is_full = False
+        """Whether the channels were told that there is no room."""
+        self._held_bytes = 0
+        """What the speaking channels hold back."""
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._welcomed = False
         self._heard = self._connected = self.loop.time()
         self._unanswered_bytes = 0
-        self._reading_paused = False
+        self._not_reading = 0
+        """Why nothing is read from the client, as bits; 0 while it is."""
         self._reading = False
         self._dirty = False
         self._paused = False
@@ -114,10 +126,22 @@ class NativeConnection(ServedConnection):
 
     # For channels
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether the client is not taking what is sent."""
-        return self._paused
+    def room_bytes(self) -> int:
+        """How much more may be queued for delivery; 0 while the client is not taking what is sent."""
+        if self._paused:
+            return 0
+        return max(self.server.limits.write_buffer_bytes - self._out_bytes - self._held_bytes, 0)
+
+    def hold(self, size: int) -> None:
+        """A channel holds back so much more for this tick's write; when the room is full, all hear of it."""
+        self._held_bytes += size
+        if not self._is_full and self.room_bytes() == 0:
+            self._is_full = True
+            self._tell_room()
+
+    def release(self, size: int) -> None:
+        """A channel emits or drops so much of what was held back."""
+        self._held_bytes -= size
 
     def will_speak(self, channel: Channel) -> None:
         """The channel has frames to emit in this tick's write."""
@@ -156,17 +180,13 @@ class NativeConnection(ServedConnection):
     def publish_taken(self, size: int) -> None:
         """Count what waits for its commit; a client beyond its window is not read from until it is back inside."""
         self._unanswered_bytes += size
-        if self._unanswered_bytes > self.server.limits.publish_window_bytes and not self._reading_paused:
-            self._reading_paused = True
-            if self._transport is not None:
-                self._transport.pause_reading()
+        if self._unanswered_bytes > self.server.limits.publish_window_bytes:
+            self._pause_reading(_PUBLISHES)
 
     def publish_answered(self, size: int) -> None:
         self._unanswered_bytes -= size
-        if self._reading_paused and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
-            self._reading_paused = False
-            if self._transport is not None and not self._closing_since:
-                self._transport.resume_reading()
+        if self._not_reading and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
+            self._resume_reading(_PUBLISHES)
 
     # For the server
 
@@ -187,7 +207,7 @@ class NativeConnection(ServedConnection):
             return
         if not self._welcomed and now - self._connected > HELLO_SECONDS:
             self._give_up(_violation(f"no HELLO within {HELLO_SECONDS:.0f} seconds"))
-        elif now - self._heard > self.server.limits.idle_seconds_max and not self._reading_paused:
+        elif now - self._heard > self.server.limits.idle_seconds_max and not self._not_reading & _PUBLISHES:
             self._give_up(
                 _violation(f"nothing was heard for {self.server.limits.idle_seconds_max} seconds: send PING")
             )
@@ -214,6 +234,9 @@ class NativeConnection(ServedConnection):
             else:
                 transport.writelines(out)
             self._out_bytes = 0
+        if self._is_full and not self._paused:
+            self._is_full = False
+            self._tell_room()
         if self._stopping and not self._closing_since and not self._unanswered_bytes and not self._requests:
             self._close(transport)
 
@@ -240,6 +263,14 @@ class NativeConnection(ServedConnection):
         self.server.write_pass.before_write()
         self._reading = False
         self.flush()
+        transport = self._transport
+        # Deliveries wait for who does not read, answers cannot: what asks for more of them is not read either.
+        if (
+            self._paused
+            and transport is not None
+            and transport.get_write_buffer_size() > self.server.limits.answers_bytes_max
+        ):
+            self._pause_reading(_ANSWERS)
 
     def eof_received(self) -> bool:
         return False
@@ -248,9 +279,9 @@ class NativeConnection(ServedConnection):
         self._paused = True
 
     def resume_writing(self) -> None:
-        self._paused = False
-        for channel in list(self._channels.values()):
-            channel.resumed()
+        self._paused = self._is_full = False
+        self._resume_reading(_ANSWERS)
+        self._tell_room()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -539,13 +570,31 @@ class NativeConnection(ServedConnection):
         elif transport.can_write_eof():
             # Closing with unread bytes would reset the socket before the peer has read why.
             transport.write_eof()
-            if self._reading_paused:
+            if self._not_reading:
                 transport.resume_reading()
         else:
             transport.close()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.lost()
+
+    def _tell_room(self) -> None:
+        for channel in list(self._channels.values()):
+            channel.room_changed()
+
+    def _pause_reading(self, reason: int) -> None:
+        if not self._not_reading and self._transport is not None and not self._closing_since:
+            self._transport.pause_reading()
+        self._not_reading |= reason
+
+    def _resume_reading(self, reason: int) -> None:
+        if not self._not_reading & reason:
+            return
+        self._not_reading &= ~reason
+        if not self._not_reading:
+            self._heard = self.loop.time()
+            if self._transport is not None and not self._closing_since and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def _mark_dirty(self) -> None:
         self._dirty = True
