@@ -62,7 +62,7 @@ def bench_json(*arguments: str) -> dict[str, object]:
     return fields
 
 
-PROTOCOLS = ["grpc"]
+PROTOCOLS = ["native", "grpc"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -86,6 +86,36 @@ def test_consume_reads_all_in_every_subscription(broker: str, protocol: str) -> 
     )
     assert fields["messages"] == 400
     assert (fields["lost"], fields["duplicated"], fields["out_of_order"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("read", ["batches", "messages", "rows"])
+def test_every_way_of_reading_sees_the_same(broker: str, read: str) -> None:
+    fields = bench_json(
+        *("consume", "--broker", broker, "--read", read, "--count", "300", "--batch", "64", "--size", "20"),
+        *("--consumers", "2", "--compression", "zstd"),
+    )
+    assert fields["messages"] == 300
+    assert fields["bytes"] == 6000
+
+
+def test_a_topic_that_is_filled_already_is_read_as_it_is(broker: str) -> None:
+    publish = ("publish", "--broker", broker, "--topic", "/default/filled", "--warmup", "0", "--size", "5")
+    bench_json(*publish, "--count", "70", "--partitions", "3", "--batch", "7", "--send", "many")
+    fields = bench_json("consume", "--broker", broker, "--topic", "/default/filled", "--count", "70")
+    assert (fields["messages"], fields["bytes"]) == (70, 350)
+
+
+def test_messages_that_never_come_are_lost(broker: str) -> None:
+    publish = ("publish", "--broker", broker, "--topic", "/default/short", "--warmup", "0", "--count", "40")
+    assert bench_json(*publish, "--partitions", "2")["messages"] == 40
+    short = bench(
+        *("consume", "--broker", broker, "--topic", "/default/short", "--count", "50", "--timeout", "1"),
+        *("--output", "json"),
+    )
+    assert short.returncode == 1
+    fields = json.loads(short.stdout)
+    assert (fields["messages"], fields["lost"], fields["errors"]) == (40, 10, 10)
+    assert "10 lost" in short.stderr
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -145,9 +175,10 @@ def _read_to_the_end(terminal: int) -> None:
     os.close(terminal)
 
 
-def test_no_broker_is_said_so() -> None:
-    done = bench("publish", "--broker", "127.0.0.1:1", "--protocol", "grpc", "--count", "1")
+@pytest.mark.parametrize(("protocol", "words"), [("native", "cannot be reached"), ("grpc", "refused")])
+def test_no_broker_is_said_so(protocol: str, words: str) -> None:
+    done = bench("publish", "--broker", "127.0.0.1:1", "--protocol", protocol, "--count", "1")
     assert done.returncode == 1
-    assert "refused" in done.stderr
+    assert words in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr

@@ -70,7 +70,8 @@ class NativeFace:
             subscription=group.subscription,
             type="shared" if self._plan.consumers > 1 else "exclusive",
             name=f"{group.subscription}-{number}",
-            start="earliest",
+            # A non-reliable topic keeps nothing: its end is the only beginning.
+            start="earliest" if self._plan.reliable else "latest",
         )
         async with opening as consumer:
             yield NativeSubscriber(consumer, self._plan.read)

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from pydanube.client.grpc import Client
+from pydanube.client.address import Address
 from pydanube.kernel.errors import DanubeError, Rejected
 
 INTERRUPTED: Final = 130
@@ -23,13 +23,13 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 class Url(click.ParamType[str]):
-    """A service address such as http://127.0.0.1:6650."""
+    """A broker's address such as danube://127.0.0.1:6650, http:// or without either."""
 
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            Client(value)
+            Address.parse(value)
         except Rejected as error:
             self.fail(error.text, param, ctx)
         return str(value)

@@ -3,19 +3,19 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 import click
 
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
-from pydanube.client.grpc import CallFailed, Client, Producer
-from pydanube.protocol import danube_pb2 as pb
+from pydanube.kernel.errors import DanubeError
 
 INTERVAL_MS_MIN: Final = 100
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+PRODUCER_NAME: Final = "test_producer"
 _BAR_FROM: Final = 50
 """At a terminal, this many messages get a progress bar instead of a line each."""
 
@@ -37,9 +37,19 @@ class Attributes(click.ParamType[dict[str, str]]):
 
 @click.command()
 @click.option(
-    "-s", "--service-addr", type=Url(), required=True, help="Broker to connect to, e.g. http://127.0.0.1:6650"
+    "-s",
+    "--service-addr",
+    type=Url(),
+    required=True,
+    help="Broker to connect to, e.g. danube://127.0.0.1:6650",
 )
-@click.option("-n", "--producer-name", default="test_producer", show_default=True)
+@click.option("--protocol", type=click.Choice(["native", "grpc"]), default="native", show_default=True)
+@click.option(
+    "-n",
+    "--producer-name",
+    help="A name of its own lets lost sends be repeated without duplicates; one at a time may use it."
+    f"  [default: {PRODUCER_NAME}]",
+)
 @click.option("-t", "--topic", default="/default/test_topic", show_default=True)
 @click.option("-m", "--message", help="Text to send; required unless --file is given.")
 @click.option(
@@ -89,7 +99,8 @@ class _Work:
     """The options, and how far we are."""
 
     service_addr: str
-    producer_name: str
+    protocol: str
+    producer_name: str | None
     topic: str
     message: str | None
     file: str | None
@@ -109,6 +120,10 @@ class _Work:
     failed: int = field(default=0, init=False)
 
     @property
+    def name(self) -> str:
+        return self.producer_name or PRODUCER_NAME
+
+    @property
     def from_stdin(self) -> bool:
         return self.file == "-"
 
@@ -126,19 +141,12 @@ class _Work:
             raise click.UsageError("--schema-version and --schema-min-version exclude each other")
         if (self.schema_version or self.schema_min_version) and not self.schema_subject:
             raise click.UsageError("--schema-version and --schema-min-version need --schema-subject")
+        if (self.schema_version or self.schema_min_version) and self.protocol == "native":
+            raise click.UsageError("--schema-version and --schema-min-version need --protocol grpc")
         if self.schema_file:
             raise click.ClickException(
                 "--schema-file needs a schema registry, which this release does not have yet: send without it"
             )
-
-    def schema_ref(self) -> pb.SchemaReference | None:
-        if self.schema_subject is None:
-            return None
-        if self.schema_version is not None:
-            return pb.SchemaReference(subject=self.schema_subject, pinned_version=self.schema_version)
-        if self.schema_min_version is not None:
-            return pb.SchemaReference(subject=self.schema_subject, min_version=self.schema_min_version)
-        return pb.SchemaReference(subject=self.schema_subject, use_latest=True)
 
     async def payloads(self) -> AsyncIterator[bytes]:
         """What to send, one after the other, at the asked pace."""
@@ -157,31 +165,83 @@ class _Work:
 
 
 async def _produce(work: _Work) -> None:
+    async with _opened(work) as send:
+        _say(work, f"Producer {work.name} created on {work.topic}", fg="green")
+        try:
+            await _send_all(work, send)
+        finally:
+            _summarise(work)
+
+
+Send = Callable[[bytes], Awaitable[dict[str, int | None]]]
+"""Publishes a payload and tells what it is known by: its offset, or the number of its call."""
+
+
+def _opened(work: _Work) -> AbstractAsyncContextManager[Send]:
+    return _native(work) if work.protocol == "native" else _grpc(work)
+
+
+@asynccontextmanager
+async def _native(work: _Work) -> AsyncIterator[Send]:
+    from pydanube.client import connect  # noqa: PLC0415 - only one of the two clients is needed
+
+    async with connect(work.service_addr) as client:
+        opening = client.producer(
+            work.topic,
+            name=work.name,
+            partitions=work.partitions,
+            reliable=work.reliable,
+            # Sequences belong to a name: those who share the default one would take it from each other.
+            idempotent=work.reliable and work.producer_name is not None,
+            schema_subject=work.schema_subject,
+        )
+        async with opening as producer:
+
+            async def send(payload: bytes) -> dict[str, int | None]:
+                receipt = await producer.send(payload, attributes=work.attributes, key=work.key)
+                return {"offset": receipt.offset}
+
+            yield send
+
+
+@asynccontextmanager
+async def _grpc(work: _Work) -> AsyncIterator[Send]:
+    from pydanube.client.grpc import Client, Producer  # noqa: PLC0415
+    from pydanube.protocol import danube_pb2 as pb  # noqa: PLC0415
+
+    schema_ref = None
+    if work.schema_subject is not None:
+        schema_ref = pb.SchemaReference(
+            subject=work.schema_subject,
+            pinned_version=work.schema_version,
+            min_version=work.schema_min_version,
+            use_latest=None if work.schema_version or work.schema_min_version else True,
+        )
     async with Client(work.service_addr) as client:
-        producer = Producer(
+        opening = Producer(
             client,
             work.topic,
-            name=work.producer_name,
+            name=work.name,
             partitions=work.partitions or 0,
             reliable=work.reliable,
-            schema_ref=work.schema_ref(),
+            schema_ref=schema_ref,
         )
-        async with producer:
-            _say(work, f"Producer {work.producer_name} created on {work.topic}", fg="green")
-            try:
-                await _send_all(work, producer)
-            finally:
-                _summarise(work)
+        async with opening as producer:
+
+            async def send(payload: bytes) -> dict[str, int | None]:
+                return {"id": await producer.send(payload, attributes=work.attributes, routing_key=work.key)}
+
+            yield send
 
 
-async def _send_all(work: _Work, producer: Producer) -> None:
+async def _send_all(work: _Work, send: Send) -> None:
     with _progress(work) as advance:
         async for payload in work.payloads():
             number = work.sent + work.failed + 1
             place = f"{number}/{work.count or 1}" if not work.from_stdin else str(number)
             try:
-                message_id = await producer.send(payload, attributes=work.attributes, routing_key=work.key)
-            except CallFailed as error:
+                known_by = await send(payload)
+            except DanubeError as error:
                 work.failed += 1
                 if work.output == "json":
                     _print_json({"message": number, "status": "error", "error": error.text})
@@ -190,9 +250,10 @@ async def _send_all(work: _Work, producer: Producer) -> None:
                 continue
             work.sent += 1
             if work.output == "json":
-                _print_json({"message": number, "status": "ok", "id": message_id, "size": len(payload)})
+                _print_json({"message": number, "status": "ok", **known_by, "size": len(payload)})
             elif not advance():
-                click.echo(f"{place} sent, id {message_id}")
+                told = "".join(f", {name} {value}" for name, value in known_by.items() if value is not None)
+                click.echo(f"{place} sent{told}")
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def test_what_config_show_prints_is_a_configuration(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["produce", "-m", "x"], "Missing option '-s' / '--service-addr'"),
-        (["produce", "-s", "nonsense", "-m", "x"], "invalid service address 'nonsense'"),
+        (["produce", "-s", "no/where", "-m", "x"], "invalid broker address 'no/where'"),
         (["produce", "-s", URL], "give a --message, or a --file"),
         (["produce", "-s", URL, "-m", "x", "-i", "99"], "99 is not in the range x>=100"),
         (["produce", "-s", URL, "-m", "x", "-c", "0"], "0 is not in the range"),
@@ -174,10 +174,16 @@ def test_what_config_show_prints_is_a_configuration(tmp_path: Path) -> None:
             ],
             "exclude each other",
         ),
+        (
+            ["produce", "-s", URL, "-m", "x", "--schema-subject", "s", "--schema-version", "1"],
+            "need --protocol grpc",
+        ),
         (["produce", "-s", URL, "-m", "x", "--schema-type", "avro"], "go together"),
         (["produce", "-s", URL, "-m", "x", "--schema-file", __file__, "--schema-subject", "s"], "leave out"),
         (["consume", "-s", URL], "Missing option '-m' / '--subscription'"),
         (["consume", "-s", URL, "-m", "s", "--sub-type", "solo"], "'solo' is not one of"),
+        (["consume", "-s", URL, "-m", "s", "--start", "soon"], "'soon' is neither earliest, latest"),
+        (["consume", "-s", URL, "-m", "s", "--start", "5", "--protocol", "grpc"], "--start needs the native"),
     ],
 )
 def test_usage_errors_exit_with_2_and_say_what_to_do(arguments: list[str], words: str) -> None:
