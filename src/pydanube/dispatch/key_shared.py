@@ -183,10 +183,11 @@ class KeySharedSubscription(ReliableSubscription):
     def _dispatch(self, allowance: int, deadline_ms: int, actions: list[Action]) -> int:
         for consumer in list(self._to_serve.values()):
             ready = consumer.ready
+            limit = consumer.limit
             served = False
             while ready and consumer.credit > 0 and consumer.outstanding < OUTSTANDING_PER_CONSUMER_MAX:
                 # More than a window may be ready: what was held comes free at once.
-                if allowance <= 0 or consumer.limit.left <= 0:
+                if allowance <= 0 or limit.left <= 0:
                     if served:
                         # The others come first the next time.
                         del self._to_serve[consumer.consumer_id]
