@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -15,35 +16,36 @@ from bench.compare.contestants import PEERS, everyone
 from bench.compare.runner import Runner
 from bench.compare.turn import Effort, Findings
 from bench.compare.workloads import WORKLOADS
+from bench.servers import ROOT
 
 TABLE_WIDTH_MIN = 150
 MESSAGES_PER_MEBIBYTE = 1024
 """Catch-up reads this many: the size is that of the fill with messages of 1 KiB."""
 
 
-def _names(known: tuple[str, ...], what: str) -> "click.ParamType":
-    class Names(click.ParamType):
-        name = what
+def _names(known: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    """Understand `--option one,two`, and say what there is when a name is unknown."""
 
-        def convert(
-            self, value: object, param: click.Parameter | None, ctx: click.Context | None
-        ) -> tuple[str, ...]:
-            names = value if isinstance(value, tuple) else tuple(filter(None, str(value).split(",")))
-            for name in names:
-                if name not in known:
-                    self.fail(f"no {what} is called {name!r}: there are {', '.join(known)}", param, ctx)
-            return names
+    def understand(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
+        names = tuple(filter(None, value.split(",")))
+        for name in names:
+            if name not in known:
+                raise click.BadParameter(f"there is no {name!r}, only {', '.join(known)}")
+        return names
 
-    return Names()
+    return understand
+
+
+WORKLOAD_NAMES = tuple(workload.name for workload in WORKLOADS)
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--quick", is_flag=True, help="One round of short slices: rough numbers.")
-@click.option("--only", type=_names(PEERS, "peer"), default=",".join(PEERS), help="Who takes part.")
+@click.option("--only", callback=_names(PEERS), default=",".join(PEERS), help="Who takes part.")
 @click.option(
     "--workload",
-    type=_names(tuple(workload.name for workload in WORKLOADS), "workload"),
-    default=",".join(workload.name for workload in WORKLOADS),
+    callback=_names(WORKLOAD_NAMES),
+    default=",".join(WORKLOAD_NAMES),
     help="What is measured.",
 )
 @click.option("--rounds", type=click.IntRange(1, 50), default=3, help="Interleaved rounds of each workload.")
@@ -90,7 +92,7 @@ def main(  # noqa: PLR0917 - one per option
         shutil.rmtree(scratch, ignore_errors=True)
 
     kept = document.as_json(around, findings, contestants)
-    progress.print(f"saved {document.save(kept).relative_to(document.ROOT)}")
+    progress.print(f"saved {document.save(kept).relative_to(ROOT)}")
     if output == "json":
         click.echo(json.dumps(kept, indent=2))
     else:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bench.aims import CPU_WAIT_SHARE_MAX, Verdict
 from bench.compare import samples
-from bench.compare.contestants import OURS, Contestant, Durability
+from bench.compare.contestants.contestant import Contestant, Durability
+from bench.compare.contestants.danube import OURS
 from bench.compare.runner import C_LOOP, DISK, DISK_WRITES
 from bench.compare.workloads import (
     CROWDED,

@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 
 from bench.chart import BAR_GAP, BAR_HEIGHT, BARS_WIDTH, TITLE_HEIGHT, VALUE_WIDTH, Bar
 from bench.compare import samples
-from bench.compare.contestants import Contestant, Durability
+from bench.compare.contestants.contestant import Contestant, Durability
 from bench.compare.workloads import LARGE, PRODUCERS, SMALL, catch_up_case, publish_case
 from bench.results import Results
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import machine
 from bench.compare import aims, chart, report
-from bench.compare.contestants import Contestant
+from bench.compare.contestants.contestant import Contestant
 from bench.compare.turn import Findings
 from bench.servers import ROOT
 

@@ -3,9 +3,12 @@
 import csv
 import json
 import re
+import statistics
 from dataclasses import dataclass
 
 from bench.load import LoadError
+
+WARM_SECONDS_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,16 @@ def driver_line(text: str) -> Outcome:
         raise _not_understood("driver", text) from error
 
 
-def danube_bench(text: str, *, messages: int) -> Outcome:
+def danube_bench(text: str) -> Outcome:
     """`danube bench … --output json`: one object with rates and percentiles."""
     try:
         found = json.loads(text)
         return Outcome(
-            messages=messages,
-            seconds=messages / float(found["messages_per_second"]),
+            messages=int(found["messages"]),
+            seconds=int(found["messages"]) / float(found["messages_per_second"]),
             p50_us=float(found["p50_us"]),
             p99_us=float(found["p99_us"]),
-            p999_us=float(found.get("p999_us", 0.0)),
+            p999_us=float(found["p999_us"]),
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise _not_understood("danube bench", text) from error
@@ -91,15 +94,26 @@ def kafka_consumer(text: str) -> Outcome:
 
 
 def perf_test(text: str, *, messages: int, received: bool) -> Outcome:
-    """RabbitMQ's PerfTest: the average rate of sending or of receiving, and the consumers' latency."""
-    rate = re.search(rf"{'receiving' if received else 'sending'} rate avg: (\d+) msg/s", text)
-    if rate is None or int(rate[1]) == 0:
+    """RabbitMQ's PerfTest: the rate of confirms or of deliveries, and the consumers' latency.
+
+    The rate is that of the seconds after the first, which belongs to the tool's own warm-up; a run too short for
+    that has its overall average only.
+    """
+    each_second = [
+        int(rate) for rate in re.findall(rf"{'received' if received else 'confirmed'}: (\d+) msg/s", text)
+    ]
+    overall = re.search(rf"{'receiving' if received else 'sending'} rate avg: (\d+) msg/s", text)
+    if overall is None:
+        raise _not_understood("PerfTest", text)
+    warm = each_second[1:]
+    rate = statistics.mean(warm) if len(warm) >= WARM_SECONDS_MIN else int(overall[1])
+    if rate == 0:
         raise _not_understood("PerfTest", text)
     percentiles = r", consumer latency min/median/75th/95th/99th [\d.]+/([\d.]+)/[\d.]+/[\d.]+/([\d.]+) µs"
     latency = re.search(percentiles, text)
     return Outcome(
         messages=messages,
-        seconds=messages / int(rate[1]),
+        seconds=messages / rate,
         p50_us=float(latency[1]) if latency else 0.0,
         p99_us=float(latency[2]) if latency else 0.0,
     )

@@ -1,9 +1,10 @@
 """One comparison as tables: medians with their spread, ratios to ours, and what is missing in plain sight."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from bench.compare import aims, samples
-from bench.compare.contestants import OURS, Contestant
+from bench.compare.contestants.contestant import Contestant
+from bench.compare.contestants.danube import OURS
 from bench.compare.runner import C_LOOP, DISK
 from bench.compare.turn import Findings
 from bench.compare.workloads import EMPTY, MANY_TOPICS, ONE_TOPIC, WORKLOADS, Workload
@@ -86,7 +87,7 @@ def _cases(workload: Workload, findings: Findings) -> list[str]:
 
 def _missing(
     workload: Workload, case: str, findings: Findings, flag: Flag, width: int
-) -> Iterator[Sequence[str]]:
+) -> Iterator[list[str]]:
     for absence in findings.absences:
         if absence.workload == workload.name and absence.case == case:
             reason = absence.reason.replace("\n", " ").replace("|", "/")

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 
 from bench.compare import tools
-from bench.compare.contestants import Contestant
+from bench.compare.contestants.contestant import Contestant
 from bench.compare.samples import LoadSample
 from bench.compare.tools import InstallError
 from bench.compare.turn import Effort, Findings, Turn

@@ -101,7 +101,7 @@ def _await_answers(process: subprocess.Popen[bytes], log: Path, greetings: Seque
         while not greeting.answered():
             if process.poll() is not None or time.monotonic() > deadline:
                 last_words = log.read_text(errors="replace").strip()[-300:]
-                raise ServerError(f"{process.args[0]}: {last_words or 'it printed nothing'}")  # type: ignore[index]
+                raise ServerError(f"no answer on port {greeting.port}: {last_words or 'it printed nothing'}")
             time.sleep(POLL_SECONDS)
 
 

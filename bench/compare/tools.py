@@ -15,6 +15,7 @@ BINARIES = TOOLS / "bin"
 DRIVERS = Path(__file__).parent / "drivers"
 INSTALL_SECONDS_MAX = 600
 RUN_SECONDS_MAX = 900
+SAID_CHARACTERS_MAX = 200
 
 
 class InstallError(Exception):
@@ -95,7 +96,7 @@ def run_tool(command: Sequence[str], *, exit_code: int | None = 0) -> tuple[str,
         raise LoadError(f"{shown}: no end after {RUN_SECONDS_MAX} s") from error
     if exit_code is not None and done.returncode != exit_code:
         raise LoadError(
-            f"{shown}: exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}"
+            f"{shown}: exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-SAID_CHARACTERS_MAX:]}"
         )
     return shown, done.stdout
 
@@ -130,5 +131,5 @@ def _install(command: Sequence[str], environment: dict[str, str] | None = None, 
     except subprocess.TimeoutExpired as error:
         raise InstallError(f"{shlex.join(command)} took more than {INSTALL_SECONDS_MAX} s") from error
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or error.stdout).strip()[-300:]
+        said = (error.stderr or error.stdout).strip()[-SAID_CHARACTERS_MAX:]
         raise InstallError(f"{shlex.join(command)}: {said}") from error

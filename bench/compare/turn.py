@@ -12,9 +12,11 @@ from bench.results import Results
 
 Action = Callable[[Load], Outcome]
 
-PILOT_MESSAGES = 4_000
 PILOT_GROWTH = 8
 PILOT_SECONDS_MIN = 0.5
+WARM_RATE_GAIN_MAX = 1.25
+"""Who gets faster by more than this from one slice to the next is still warming up."""
+SLICES_TO_WARM_UP_MAX = 4
 SLICE_MESSAGES_MIN = 2_000
 SLICE_MESSAGES_MAX = 4_000_000
 
@@ -71,9 +73,12 @@ class Turn:
         self._findings = findings
         self._say = say
 
-    def slice(self, case: str, action: Action, load: Load) -> None:
-        """Warm up, then measure a slice of about `effort.seconds`; a failure ends this case only."""
-        self._attempt(case, lambda: self._sized(case, action, load))
+    def slice(self, case: str, action: Action, load: Load, *, sized_like: str | None = None) -> None:
+        """Warm up, then measure a slice of about `effort.seconds`; a failure ends this case only.
+
+        With `sized_like`, the slice has as many messages as that case's, which was measured before.
+        """
+        self._attempt(case, lambda: self._sized(case, action, load, sized_like or case))
 
     def exactly(self, case: str, action: Action, load: Load) -> None:
         """Measure the very number of messages the load says."""
@@ -87,7 +92,7 @@ class Turn:
         """Latency at a share of the rate this contestant publishes with when nothing holds it back."""
 
         def paced() -> None:
-            rate = self._findings.rates.get(self._key(case)) or self._pilot(self.service.publish, load)
+            rate = self._warm_rate(self._key(case), self.service.publish, load)
             self._findings.rates[self._key(case)] = rate
             self._paced(case, load, max(1, round(rate * share)))
 
@@ -115,18 +120,28 @@ class Turn:
         except (LoadError, NotApplicableError) as error:
             self._findings.miss(self._workload, case, self.contestant.name, str(error))
 
-    def _sized(self, case: str, action: Action, load: Load) -> None:
-        rate = self._findings.rates.get(self._key(case))
-        if rate is None:
-            rate = self._pilot(action, load)
-        else:
-            action(replace(load, count=_bounded(rate * self.effort.seconds / 4)))
+    def _sized(self, case: str, action: Action, load: Load, like: str) -> None:
+        rate = self._warm_rate(self._key(like), action, load)
         outcome = self._measure(case, action, replace(load, count=_bounded(rate * self.effort.seconds)))
-        # The tools start cold, so a pilot underestimates; the next round knows better.
-        self._findings.rates[self._key(case)] = max(rate, outcome.rate / load.consumers)
+        if like == case:
+            self._findings.rates[self._key(case)] = outcome.rate / load.consumers
+
+    def _warm_rate(self, key: tuple[str, str, str], action: Action, load: Load) -> float:
+        """The rate to size a slice by; finding it warms up the server, and the page cache under the tool."""
+        known = self._findings.rates.get(key)
+        if known is not None:
+            action(replace(load, count=_bounded(known * self.effort.seconds / 4), rate=0))
+            return known
+        rate = self._pilot(action, load)
+        for _ in range(SLICES_TO_WARM_UP_MAX):
+            before, count = rate, _bounded(rate * self.effort.seconds / 2)
+            rate = count / action(replace(load, count=count, rate=0)).seconds
+            if rate <= before * WARM_RATE_GAIN_MAX:
+                break
+        return rate
 
     def _pilot(self, action: Action, load: Load) -> float:
-        count = PILOT_MESSAGES
+        count = self.contestant.pilot_messages
         while True:
             outcome = action(replace(load, count=count, rate=0))
             if outcome.seconds >= PILOT_SECONDS_MIN or count >= SLICE_MESSAGES_MAX:

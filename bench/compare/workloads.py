@@ -24,6 +24,8 @@ class Workload:
     """Whether durability plays no part, so that one contestant per peer is enough."""
 
     def admits(self, contestant: Contestant) -> bool:
+        if contestant.publishes_only:
+            return self.perform is _publish
         return contestant.reads or not self.reads_only
 
 
@@ -73,7 +75,8 @@ def _latency(turn: Turn) -> None:
 
 def _topics(turn: Turn) -> None:
     turn.slice(ONE_TOPIC, turn.service.publish, Load(topic="one", size=SMALL, count=0))
-    turn.slice(MANY_TOPICS, turn.service.publish, Load(topic="many", size=SMALL, count=0, topics=TOPICS))
+    many = Load(topic="many", size=SMALL, count=0, topics=TOPICS)
+    turn.slice(MANY_TOPICS, turn.service.publish, many, sized_like=ONE_TOPIC)
 
 
 def _idle(turn: Turn) -> None:

@@ -96,6 +96,10 @@ class Contestant(ABC):
     """What makes it durable, or what leaves it at its default, in the peer's own words."""
     reads: bool
     """Whether it stands for its peer where durability plays no part (catch-up, idle memory, start-up)."""
+    publishes_only: bool = False
+    """Whether it is another way of publishing only, and otherwise the same as one that takes part anyway."""
+    pilot_messages: int = 4_000
+    """How many messages a first guess at its rate takes; more for a tool that starts slowly."""
 
     @abstractmethod
     def install(self) -> str:

@@ -1,14 +1,16 @@
 """Our broker, driven by `danube bench` with our Python client."""
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.compare import outputs
-from bench.compare.contestants.contestant import Contestant, Durability, Load, Service
+from bench.compare.contestants.contestant import Contestant, Durability, Load, NotApplicableError, Service
 from bench.compare.outputs import Outcome
 from bench.compare.serving import Greeting, ServerProcess, free_port, serving
 from bench.danube_api import connected
@@ -16,27 +18,54 @@ from bench.servers import compiled_modules
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 EMPTY_SETTINGS = bytes.fromhex("000000 04 00 00000000")
+OURS = "pydanube, native"
 DANUBE = str(Path(sys.executable).parent / "danube")
 
 
 class DanubeService(Service):
-    def __init__(self, server: ServerProcess, protocol: str, port: int) -> None:
+    def __init__(self, server: ServerProcess, port: int, *, protocol: str, send: str) -> None:
         super().__init__(server)
-        self._protocol = protocol
         self._address = f"127.0.0.1:{port}"
         self._port = port
+        self._protocol = protocol
+        self._send = send
+        self._fan_outs = 0
 
     def publish(self, load: Load) -> Outcome:
-        return self._bench("publish", load, "--producers", str(load.producers), "--topics", str(load.topics))
+        return self._bench("publish", load, *self._publishing(load, load.topic))
 
     def consume(self, load: Load) -> Outcome:
-        return self._bench("consume", load)
+        self._needs_native()
+        return self._bench("consume", load, "--topic", f"/default/{load.topic}")
 
     def fan_out(self, load: Load) -> Outcome:
-        return self._bench("consume", load, "--consumers", str(load.consumers))
+        """One process publishes, one reads; they start together, and the readers' clock is the one that counts."""
+        self._needs_native()
+        self._fan_outs += 1
+        # A new topic each time, since readers begin at its beginning; made here, or they would find none.
+        topic = f"{load.topic}-{self._fan_outs}"
+        with connected(self._address) as api:
+            api.create_producer(f"/default/{topic}", "maker", reliable=True)
+        reading = ["--topic", f"/default/{topic}", "--subscriptions", str(load.consumers)]
+        with ThreadPoolExecutor(1) as publisher:
+            published = publisher.submit(self._bench, "publish", load, *self._publishing(load, topic))
+            outcome = self._bench("consume", load, *reading)
+            published.result()
+        return outcome
 
     def latency(self, load: Load) -> Outcome:
         return self._bench("latency", load, "--rate", str(load.rate))
+
+    def _publishing(self, load: Load, topic: str) -> list[str]:
+        options = [
+            "--topic",
+            f"/default/{topic}",
+            "--producers",
+            str(load.producers),
+            "--topics",
+            str(load.topics),
+        ]
+        return [*options, "--warmup", "0", "--send", self._send]
 
     def _bench(self, work: str, load: Load, *more: str) -> Outcome:
         command = [
@@ -50,7 +79,13 @@ class DanubeService(Service):
             "--reliable",
         ]
         command += ["--size", str(load.size), "--count", str(load.count), *more, "--output", "json"]
-        return outputs.danube_bench(self.run(command), messages=load.count * load.consumers)
+        return outputs.danube_bench(self.run(command))
+
+    def _needs_native(self) -> None:
+        if self._protocol != "native":
+            raise NotApplicableError(
+                "a gRPC subscription begins with the next message: nothing to catch up with"
+            )
 
     @contextmanager
     def crowd(self, *, topics: int, connections: int) -> Iterator[None]:
@@ -69,14 +104,19 @@ class Danube(Contestant):
     peer = "danube"
     durability = Durability.SYNCED
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(
+        self, name: str, settings: str, *, protocol: str, send: str, publishes_only: bool = False
+    ) -> None:
+        self.name = name
+        self.publishes_only = publishes_only
+        self.settings = f"{settings}; fdatasync before every ack, as by default"
+        self.reads = name == OURS
         self._protocol = protocol
-        self.name = f"pydanube, {protocol}"
-        self.settings = f"reliable topic, {protocol} protocol, fdatasync before every ack (its default)"
-        self.reads = protocol == "native"
+        self._send = send
 
     def install(self) -> str:
-        return f"pydanube {version('pydanube')}, {compiled_modules()} compiled modules"
+        pure = os.environ.get("PYDANUBE_PURE") == "1"
+        return f"pydanube {version('pydanube')}, {0 if pure else compiled_modules()} compiled modules"
 
     @contextmanager
     def serve(self, folder: Path) -> Iterator[DanubeService]:
@@ -86,4 +126,20 @@ class Danube(Contestant):
         command += ["--prom-exporter", f"127.0.0.1:{free_port()}"]
         greeting = Greeting(port, PREFACE + EMPTY_SETTINGS)
         with serving(command, folder=folder, greetings=[greeting]) as server:
-            yield DanubeService(server, self._protocol, port)
+            yield DanubeService(server, port, protocol=self._protocol, send=self._send)
+
+
+def ours() -> list[Danube]:
+    return [
+        Danube(OURS, "native protocol, lists of 1,000 given to the client", protocol="native", send="many"),
+        Danube(
+            f"{OURS}, one by one",
+            "native protocol, one call of the client a message",
+            protocol="native",
+            send="nowait",
+            publishes_only=True,
+        ),
+        Danube(
+            "pydanube, gRPC", "Danube's gRPC protocol, one call a message", protocol="grpc", send="nowait"
+        ),
+    ]

@@ -58,6 +58,7 @@ class KafkaService(Service):
 
 class Kafka(Contestant):
     peer = "kafka"
+    pilot_messages = 50_000
 
     def __init__(self, durability: Durability) -> None:
         synced = durability is Durability.SYNCED

@@ -98,6 +98,7 @@ class StreamService(Service):
 
 class RabbitMq(Contestant):
     peer = "rabbitmq"
+    pilot_messages = 10_000
 
     def __init__(self) -> None:
         self._server = ""
@@ -172,6 +173,7 @@ class RabbitMqStream(RabbitMq):
     durability = Durability.DEFAULT
     settings = "stream, confirms"
     reads = True
+    pilot_messages = 50_000
 
     def __init__(self) -> None:
         super().__init__()

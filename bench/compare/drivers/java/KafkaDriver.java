@@ -127,7 +127,7 @@ public final class KafkaDriver {
         String topic = load.topics()[0];
         long start = System.nanoTime();
         try (KafkaProducer<byte[], byte[]> producer = producer(0)) {
-            load.pace(() -> producer.send(new ProducerRecord<>(topic, load.stamped())));
+            load.pace(payload -> producer.send(new ProducerRecord<>(topic, payload)));
             producer.flush();
             Load.await(done);
         }

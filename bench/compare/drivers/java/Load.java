@@ -3,6 +3,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
@@ -12,8 +13,8 @@ final class Load {
     /** This share of the messages (one in so many) warms client and server up before time is taken. */
     static final int WARM_UP_SHARE = 5;
 
-    interface Action {
-        void run() throws Exception;
+    interface Sender {
+        void send(byte[] payload) throws Exception;
     }
 
     final String work;
@@ -81,24 +82,21 @@ final class Load {
         }
     }
 
-    /** Call send for every message when it is due; a late pacer catches up at once. */
-    void pace(Action send) throws Exception {
+    /** Send every message when it is due, stamped with that moment; a late pacer catches up at once. */
+    void pace(Sender sender) throws Exception {
         long start = System.nanoTime();
         double period = 1e9 / number("rate");
         for (int sent = 0; sent < number("count"); sent++) {
+            long due = start + (long) (sent * period);
             long wait;
-            while ((wait = start + (long) (sent * period) - System.nanoTime()) > 0) LockSupport.parkNanos(wait);
-            send.run();
+            while ((wait = due - System.nanoTime()) > 0) LockSupport.parkNanos(wait);
+            byte[] payload = new byte[number("size")];
+            ByteBuffer.wrap(payload).putLong(due);
+            sender.send(payload);
         }
     }
 
-    byte[] stamped() {
-        byte[] payload = new byte[number("size")];
-        ByteBuffer.wrap(payload).putLong(System.nanoTime());
-        return payload;
-    }
-
-    static void await(java.util.concurrent.CountDownLatch done) throws Exception {
+    static void await(CountDownLatch done) throws Exception {
         if (!done.await(STALL_SECONDS_MAX, TimeUnit.SECONDS)) throw new Exception("messages are missing");
     }
 

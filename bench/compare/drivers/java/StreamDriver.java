@@ -109,7 +109,7 @@ public final class StreamDriver {
         CountDownLatch done = follow(OffsetSpecification.next(), watch::receive);
         Producer producer = producer(load.topics()[0]);
         long start = System.nanoTime();
-        load.pace(() -> producer.send(producer.messageBuilder().addData(load.stamped()).build(), status -> {}));
+        load.pace(payload -> producer.send(producer.messageBuilder().addData(payload).build(), status -> {}));
         Load.await(done);
         watch.print((System.nanoTime() - start) / 1e9);
     }

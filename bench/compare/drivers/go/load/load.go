@@ -67,15 +67,15 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// Pace calls send for every message when it is due; a late pacer catches up at once.
-func Pace(count, rate int, send func() error) error {
+// Pace calls send with the moment a message is due, at that moment; a late pacer catches up at once.
+func Pace(count, rate int, send func(due time.Time) error) error {
 	start := time.Now()
 	for sent := 0; sent < count; sent++ {
 		due := start.Add(time.Duration(float64(sent) / float64(rate) * float64(time.Second)))
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(wait)
 		}
-		if err := send(); err != nil {
+		if err := send(due); err != nil {
 			return err
 		}
 	}
@@ -84,9 +84,9 @@ func Pace(count, rate int, send func() error) error {
 
 var epoch = time.Now()
 
-// Stamp writes the time of sending into the first eight bytes of a message.
-func Stamp(payload []byte) {
-	binary.LittleEndian.PutUint64(payload, uint64(time.Since(epoch)))
+// Stamp writes when a message was due into its first eight bytes, so that a wait before sending counts.
+func Stamp(payload []byte, due time.Time) {
+	binary.LittleEndian.PutUint64(payload, uint64(due.Sub(epoch)))
 }
 
 // Stopwatch collects end-to-end latencies; one goroutine only.

@@ -190,9 +190,9 @@ func latency(ctx context.Context, order load.Order) (load.Result, error) {
 		return load.Result{}, err
 	}
 	start := time.Now()
-	err = load.Pace(order.Count, order.Rate, func() error {
+	err = load.Pace(order.Count, order.Rate, func(due time.Time) error {
 		payload := make([]byte, order.Size)
-		load.Stamp(payload)
+		load.Stamp(payload, due)
 		return producer.send(payload)
 	})
 	if err == nil {

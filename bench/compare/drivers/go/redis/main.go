@@ -123,9 +123,9 @@ func latency(order load.Order) (load.Result, error) {
 		go func() { written <- write(ctx, publisher, stream, due) }()
 	}
 	start := time.Now()
-	err = load.Pace(order.Count, order.Rate, func() error {
+	err = load.Pace(order.Count, order.Rate, func(moment time.Time) error {
 		payload := make([]byte, order.Size)
-		load.Stamp(payload)
+		load.Stamp(payload, moment)
 		due <- payload
 		return nil
 	})
