@@ -56,7 +56,7 @@ class Consumer:
         )
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
-        self._inbox = Inbox(topic)
+        self.inbox: Final = Inbox(topic)
         self._feeds: dict[str, SubscribedTopic] = {}
         self._sent: asyncio.Future[None] | None = None
 
@@ -75,7 +75,7 @@ class Consumer:
         topics = location.partitions or (self.topic,)
         messages, size = (max(1, bound // len(topics)) for bound in self._prefetch)
         self._feeds = {
-            topic: SubscribedTopic(self._cluster, self._request, topic, self._inbox, Credit(messages, size))
+            topic: SubscribedTopic(self._cluster, self._request, topic, self.inbox, Credit(messages, size))
             for topic in topics
         }
         self._sent = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class Consumer:
     async def close(self) -> None:
         """Leave the subscription; what was not acked goes to others, or comes again."""
         await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
-        self._inbox.end()
+        self.inbox.end()
 
     @property
     def partitions(self) -> list[str]:
@@ -99,8 +99,8 @@ class Consumer:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Message]:
-        messages = self._inbox.messages
-        while await self._inbox.next_messages():
+        messages = self.inbox.messages
+        while await self.inbox.next_messages():
             while messages:
                 yield messages.popleft()
 
@@ -111,11 +111,11 @@ class Consumer:
             Timeout: none came within `timeout` seconds.
             DanubeError: the subscription was lost for good, or for longer than the client's retries last.
         """
-        return await self._inbox.receive(timeout)
+        return await self.inbox.receive(timeout)
 
     async def batches(self) -> "AsyncIterator[pa.RecordBatch]":
         """Messages as Arrow record batches, as they were published; metadata `topic` names the partition."""
-        while (batch := await self._inbox.next_batch()) is not None:
+        while (batch := await self.inbox.next_batch()) is not None:
             yield batch
 
     def ack(self, delivered: Delivered, *, confirm: bool = False) -> Awaitable[None]:
@@ -155,6 +155,10 @@ class Consumer:
         """Move the subscription, for all its consumers, in every partition; buffered messages are dropped."""
         wanted = position_of(position, what="position")
         await asyncio.gather(*(feed.seek(wanted) for feed in self._feeds.values()))
+
+    def check_delivered(self, delivered: Delivered) -> None:
+        """Refuse what `ack` would refuse."""
+        self._ranges(delivered)
 
     def _ranges(self, delivered: Delivered) -> list[tuple[SubscribedTopic, int, list[tuple[int, int]]]]:
         """The offsets of each partition, with the generation they were delivered in."""

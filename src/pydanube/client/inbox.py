@@ -84,15 +84,26 @@ class Inbox:
         return self._batch_next()
 
     async def receive(self, timeout: float | None) -> Message:
-        if self.messages:
-            return self.messages.popleft()
+        if not self.messages:
+            await self._wait(timeout)
+        if not self.messages:
+            raise Timeout(f"{self._topic}: there are no more messages")
+        return self.messages.popleft()
+
+    async def receive_many(self, timeout: float | None) -> list[Message]:
+        """All messages that are at hand, one at least; empty if there will be none."""
+        if not self.messages:
+            await self._wait(timeout)
+        messages = list(self.messages)
+        self.messages.clear()
+        return messages
+
+    async def _wait(self, timeout: float | None) -> None:
         try:
             async with asyncio.timeout(timeout):
-                if await self.next_messages():
-                    return self.messages.popleft()
+                await self.next_messages()
         except TimeoutError as error:
             raise Timeout(f"{self._topic}: no message came within {timeout:g} s") from error
-        raise Timeout(f"{self._topic}: there are no more messages")
 
     async def _more(self) -> bool:
         """Wait for a change; False if nothing will come."""

@@ -64,7 +64,7 @@ class Producer:
         self._cluster = cluster
         self._options = options
         self._partitions = partitions
-        self._budget = Budget(max_pending_bytes)
+        self.budget: Final = Budget(max_pending_bytes)
         self._batch_bytes_max = options.batching.max_bytes
         self._last_index = options.batching.max_messages - 1
         self._lanes: list[TopicProducer] = []
@@ -87,7 +87,7 @@ class Producer:
         """Register with the brokers that serve the topic, which is created if need be."""
         targets = await self._targets()
         self._lanes = [
-            TopicProducer(self._cluster, target, name, self._options, self._budget)
+            TopicProducer(self._cluster, target, name, self._options, self.budget)
             for target, name in targets.items()
         ]
         try:
@@ -116,7 +116,7 @@ class Producer:
     @property
     def pending_bytes(self) -> int:
         """Bytes sent and not answered yet."""
-        return self._budget.used
+        return self.budget.used
 
     @property
     def last_sequence(self) -> int:
@@ -169,20 +169,21 @@ class Producer:
             try:
                 pending = self.send_nowait(payload, **fields)
             except QueueFull:
-                await self._room_change()
+                await self.room_change()
                 continue
             return await pending
 
     async def ready(self) -> None:
         """Wait until there is room for a message of the usual size again."""
-        while self._budget.used >= self._budget.limit - min(self._batch_bytes_max, self._budget.limit // 2):
-            await self._room_change()
+        while self.budget.used >= self.budget.limit - min(self._batch_bytes_max, self.budget.limit // 2):
+            await self.room_change()
 
-    async def _room_change(self) -> None:
+    async def room_change(self) -> None:
+        """Wait until something was answered."""
         # What lingers would only keep everybody waiting.
         for lane in self._lanes:
             lane.close_batch()
-        await self._budget.changed()
+        await self.budget.changed()
 
     async def send_many(self, payloads: Iterable[Payload], **fields: Unpack[Fields]) -> list[Run]:
         """Publish messages that share everything but their payloads, in as few batches as possible.
@@ -243,10 +244,10 @@ class Producer:
         return await _runs(publishes)
 
     async def _enqueue(self, lane: TopicProducer, publish: Publish) -> Publish:
-        while not self._budget.has_room(publish.size):
-            await self._room_change()
+        while not self.budget.has_room(publish.size):
+            await self.room_change()
         lane.check_usable()
-        self._budget.used += publish.size
+        self.budget.used += publish.size
         lane.close_batch()
         lane.enqueue(publish)
         return publish

@@ -95,7 +95,7 @@ class Reader:
         self._end = None if end is None else position_of(end, what="end")
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
-        self._inbox = Inbox(topic)
+        self.inbox: Final = Inbox(topic)
         self._feeds: list[ReadTopic] = []
         self._open_feeds = 0
 
@@ -117,7 +117,7 @@ class Reader:
             ReadTopic(
                 self._cluster,
                 topic,
-                self._inbox,
+                self.inbox,
                 Credit(messages, size),
                 start=self._start,
                 end=self._end,
@@ -134,26 +134,26 @@ class Reader:
     def _feed_ended(self) -> None:
         self._open_feeds -= 1
         if self._open_feeds == 0:
-            self._inbox.end()
+            self.inbox.end()
 
     async def close(self) -> None:
         await asyncio.gather(*(feed.close() for feed in self._feeds))
-        self._inbox.end()
+        self.inbox.end()
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Message]:
-        messages = self._inbox.messages
-        while await self._inbox.next_messages():
+        messages = self.inbox.messages
+        while await self.inbox.next_messages():
             while messages:
                 yield messages.popleft()
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; Timeout if none came within `timeout` seconds, or none will come."""
-        return await self._inbox.receive(timeout)
+        return await self.inbox.receive(timeout)
 
     async def batches(self) -> "AsyncIterator[pa.RecordBatch]":
         """Messages as Arrow record batches, as they were published."""
-        while (batch := await self._inbox.next_batch()) is not None:
+        while (batch := await self.inbox.next_batch()) is not None:
             yield batch

@@ -30,6 +30,8 @@ class SubscribedTopic(TopicFeed):
         self._request.CopyFrom(request)
         self._request.topic = topic
         self._acks = AckRanges()
+        self._is_unconfirmed = False
+        """Acks were sent without asking for an answer."""
         self.is_reliable = True
 
     def ack(self, first: int, last: int, generation: int) -> None:
@@ -42,6 +44,7 @@ class SubscribedTopic(TopicFeed):
 
     def send_acks(self) -> None:
         ranges = self._acks.take()
+        self._is_unconfirmed = self._is_unconfirmed or bool(ranges)
         # Without a connection they are void: the messages will come again.
         if self._connection is not None:
             for start in range(0, len(ranges), RANGES_MAX):
@@ -55,7 +58,11 @@ class SubscribedTopic(TopicFeed):
             OutcomeUnknown: they are lost, or only their answer; the messages may come again.
         """
         ranges = self._acks.take()
-        for start in range(0, len(ranges), RANGES_MAX):
+        if not ranges and not self._is_unconfirmed:
+            return
+        self._is_unconfirmed = False
+        # One without ranges confirms those sent before: a channel's frames are read in order.
+        for start in range(0, max(1, len(ranges)), RANGES_MAX):
             body = encode_ranges(ranges[start : start + RANGES_MAX])
             await self._ask(frames.ACK, body, frames.ACKED, "acknowledging")
 

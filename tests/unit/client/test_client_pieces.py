@@ -1,5 +1,6 @@
 """The parts of the client without I/O: addresses, patience, credit, ranges, and the order and numbers of publishes."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def test_settings_that_make_no_sense_are_refused(make: Any) -> None:
 def test_ranges_hold_exactly_what_was_added(offsets: list[int]) -> None:
     ranges = ranges_of(offsets)
     assert sorted(n for first, last in ranges for n in range(first, last + 1)) == sorted(set(offsets))
-    assert all(last + 1 < first for (_, last), (first, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(ranges))
 
 
 def test_taking_ranges_leaves_none() -> None:

@@ -103,14 +103,15 @@ class ScriptedBroker:
         self._server: asyncio.Server | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self.port = 0
+        self.loop: asyncio.AbstractEventLoop
 
     @property
     def url(self) -> str:
         return f"danube://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", self.port)
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(lambda: Peer(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
