@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -15,6 +17,7 @@ from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import encode_credit, encode_ranges
 from pydanube.protocol.native.frames import encode_frame, publish_header
+from pydanube.wire.native_connection import NativeLimits, NativeServer
 
 TOPIC = "/default/t"
 HELLO = pb.Hello(version_min=1, version_max=1, client="test").SerializeToString()
@@ -246,3 +249,91 @@ async def test_a_client_that_only_closes_its_side_is_let_go(broker: RunningBroke
     client: NativeClient = await broker.native()
     client._writer.write_eof()
     assert await client.closed_with() is None
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give brokers started from now on other limits for native connections."""
+
+    def change(**changed: float) -> None:
+        small = partial(NativeServer, limits=NativeLimits(**changed))  # type: ignore[arg-type]
+        monkeypatch.setattr("pydanube.server.standalone.NativeServer", small)
+
+    return change
+
+
+async def test_a_silent_connection_is_closed(limits: Callable[..., None], start_broker: StartBroker) -> None:
+    limits(idle_seconds_max=2)
+    broker = await start_broker()
+    silent, lively = await broker.native(), await broker.native()
+    assert silent.welcome.idle_seconds_max == 2
+
+    async def keep_talking() -> None:
+        while True:
+            await lively.ping()
+            await asyncio.sleep(0.1)
+
+    talking = asyncio.create_task(keep_talking())
+    assert await silent.closed_with() is ErrorCode.PROTOCOL_VIOLATION
+    assert not talking.done()
+    talking.cancel()
+    await asyncio.gather(talking, return_exceptions=True)
+    assert await lively.ping() == b"ping"
+
+
+async def test_hello_has_to_come_in_time_whatever_drips_in_before(
+    limits: Callable[..., None], start_broker: StartBroker
+) -> None:
+    limits(hello_seconds=1.0)
+    broker = await start_broker()
+    client = await broker.dial()
+    client.write(frames.PREFACE)
+
+    async def drip() -> None:
+        for byte in encode_frame(frames.HELLO, 0, 1, bytes(10_000)):
+            client.write(bytes((byte,)))
+            await asyncio.sleep(0.02)
+
+    dripping = asyncio.create_task(drip())
+    assert await client.closed_with() is ErrorCode.PROTOCOL_VIOLATION
+    dripping.cancel()
+    await asyncio.gather(dripping, return_exceptions=True)
+
+
+async def test_channels_are_bounded(limits: Callable[..., None], start_broker: StartBroker) -> None:
+    limits(channels_max=3)
+    broker = await start_broker()
+    client = await broker.native()
+    assert client.welcome.channels_max == 3
+    producer = await client.open_producer(TOPIC)
+    await client.subscribe(TOPIC)
+    await client.open_reader(TOPIC)
+    for open_another in (client.open_producer, client.open_reader, client.subscribe):
+        with refused_with(ErrorCode.CHANNELS_EXHAUSTED):
+            await open_another(TOPIC)
+    await producer.close()
+    await client.open_producer(TOPIC)
+
+
+async def test_a_small_publish_window_slows_a_client_and_loses_nothing(
+    limits: Callable[..., None], start_broker: StartBroker
+) -> None:
+    limits(publish_window_bytes=10_000)
+    broker = await start_broker()
+    client = await broker.native()
+    producer = await client.open_producer(TOPIC)
+    requests = [producer.publish(producer.row(bytes(1000))) for _ in range(500)]
+    assert [(await producer.published(request)).offset for request in requests] == list(range(500))
+    assert await client.ping() == b"ping"
+
+
+async def test_more_requests_at_once_than_any_honest_client_has(
+    limits: Callable[..., None], start_broker: StartBroker
+) -> None:
+    limits(requests_max=10)
+    broker = await start_broker()
+    client = await broker.native()
+    for n in range(1, 50):
+        message = pb.OpenProducer(topic=TOPIC, name=f"p{n}", dispatch=pb.RELIABLE)
+        client.send(frames.OPEN_PRODUCER, message, channel=n, request=100 + n)
+    assert await client.closed_with() is ErrorCode.PROTOCOL_VIOLATION

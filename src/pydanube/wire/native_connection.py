@@ -34,7 +34,6 @@ from pydanube.wire.native_channels import (
 
 log = logging.getLogger("pydanube.wire")
 
-HELLO_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 UNACKED_MAX_DEFAULT: Final = 50_000
 UNACKED_MAX: Final = 1_000_000
@@ -55,6 +54,7 @@ class NativeLimits:
     channels_max: int = 10_000
     requests_max: int = 1_000
     """Requests under way at once; not told, no honest client comes near."""
+    hello_seconds: float = 10.0
     idle_seconds_max: int = 60
     write_buffer_bytes: int = 1024 * 1024
     """Deliveries wait while so much was sent and not taken; the entry that reaches it goes out whole."""
@@ -114,7 +114,8 @@ class NativeConnection(ServedConnection):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._welcomed = False
-        self._heard = self._connected = self.loop.time()
+        self._connected = self.loop.time()
+        self._heard = self._connected
         self._unanswered_bytes = 0
         self._not_reading = 0
         """Why nothing is read from the client, as bits; 0 while it is."""
@@ -205,12 +206,11 @@ class NativeConnection(ServedConnection):
             if now - self._closing_since > CLOSE_SECONDS:
                 self.abort()
             return
-        if not self._welcomed and now - self._connected > HELLO_SECONDS:
-            self._give_up(_violation(f"no HELLO within {HELLO_SECONDS:.0f} seconds"))
-        elif now - self._heard > self.server.limits.idle_seconds_max and not self._not_reading & _PUBLISHES:
-            self._give_up(
-                _violation(f"nothing was heard for {self.server.limits.idle_seconds_max} seconds: send PING")
-            )
+        limits = self.server.limits
+        if not self._welcomed and now - self._connected > limits.hello_seconds:
+            self._give_up(_violation(f"no HELLO within {limits.hello_seconds:.0f} seconds"))
+        elif now - self._heard > limits.idle_seconds_max and not self._not_reading & _PUBLISHES:
+            self._give_up(_violation(f"nothing was heard for {limits.idle_seconds_max} seconds: send PING"))
 
     def flush(self) -> None:
         self._dirty = False
