@@ -5,9 +5,11 @@ acknowledging and receiving are plain calls that never wait.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -45,6 +47,7 @@ good, so an offset, and the attributes of a dead-letter copy, must still fit."""
 KEY_FILTERS_MAX = 256
 """Key filters one consumer may have."""
 
+TOPIC_IDS_AT_ONCE = 100
 CLOSED_SESSION_MS = 60_000
 IDEMPOTENT_MS = 7 * 24 * 60 * 60 * 1_000
 """How long after it was last seen an idempotent producer is remembered."""
@@ -94,7 +97,10 @@ class Broker:
         self._clock = clock
         self._dice = dice
         self._subject_exists = subject_exists
-        self._creating = asyncio.Lock()
+        self._creating: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+        """Held while a topic or a partition of it is made, by the name without partition."""
+        self._numbering = asyncio.Lock()
+        self._topic_ids: deque[int] = deque()
         self._producers: dict[int, Producer] = {}
         self._consumers: dict[int, Consumer] = {}
         self._closed = RecentIds(keep_ms=CLOSED_SESSION_MS, count_max=SESSIONS_REMEMBERED_MAX)
@@ -522,7 +528,8 @@ class Broker:
     async def _create_topic(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
         if not self.settings.auto_create_topics:
             raise Rejected(f"topic {name} not found, and auto_create_topics is off", ErrorCode.TOPIC_UNKNOWN)
-        async with self._creating:
+        lock = self._creating.setdefault(name.partition_of or name, asyncio.Lock())
+        async with lock:
             existing = self.topics.get(name)
             if existing is not None:
                 return existing  # somebody was faster: that is success, not a conflict
@@ -531,7 +538,7 @@ class Broker:
                     f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
                 )
             self.topics.check_new(name)
-            topic_id = await next_id(self._store, facts.TOPIC_ID_COUNTER)
+            topic_id = await self._new_topic_id()
             record = TopicFacts(
                 id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
             )
@@ -540,6 +547,14 @@ class Broker:
             topic = await self._open_topic(StoredTopic(name=name, facts=record, policies=policies))
             log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
             return topic
+
+    async def _new_topic_id(self) -> int:
+        """Numbers are fetched many at once; those left at a stop are never given out, of which there are plenty."""
+        async with self._numbering:
+            if not self._topic_ids:
+                first = await next_id(self._store, facts.TOPIC_ID_COUNTER, TOPIC_IDS_AT_ONCE)
+                self._topic_ids.extend(range(first, first + TOPIC_IDS_AT_ONCE))
+            return self._topic_ids.popleft()
 
     async def _open_topic(self, stored: StoredTopic) -> Topic:
         assert stored.facts is not None

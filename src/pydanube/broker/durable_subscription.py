@@ -138,6 +138,7 @@ class DurableSubscription(Subscription):
         """Feed the machine, do what it decides, until there is nothing more to do now."""
         machine = self.machine
         now = self._clock.monotonic_ms()
+        machine.tick(now)
         while True:
             self._feed(now)
             decided = machine.actions(now)

@@ -8,14 +8,14 @@ from pydanube.metadata.store import ABSENT, MetadataStore, VersionMismatch
 ATTEMPTS_MAX: Final = 100
 
 
-async def next_id(store: MetadataStore, counter: str) -> int:
-    """Take the next number of the counter stored under this key; the first is 1."""
+async def next_id(store: MetadataStore, counter: str, count: int = 1) -> int:
+    """Take the next `count` numbers of the counter stored under this key and return the first; that begins at 1."""
     for _ in range(ATTEMPTS_MAX):
         entry = await store.get(counter)
         last = 0 if entry is None else _number(counter, entry.value)
         try:
             await store.put(
-                counter, b"%d" % (last + 1), expected_version=ABSENT if entry is None else entry.version
+                counter, b"%d" % (last + count), expected_version=ABSENT if entry is None else entry.version
             )
         except VersionMismatch:
             continue  # somebody took that number: at least one of us advances each round
