@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from bench.compare import document, report, tools
+from bench.compare import disk, document, report, tools
 from bench.compare.contestants import PEERS, everyone
 from bench.compare.runner import Runner
 from bench.compare.turn import Effort, Findings
@@ -19,6 +20,7 @@ from bench.compare.workloads import WORKLOADS
 from bench.servers import ROOT
 
 TABLE_WIDTH_MIN = 150
+DISK_SECONDS_MAX = 2.0
 MESSAGES_PER_MEBIBYTE = 1024
 """Catch-up reads this many: the size is that of the fill with messages of 1 KiB."""
 
@@ -68,6 +70,8 @@ def main(  # noqa: PLR0917 - one per option
     write_docs: bool,
 ) -> None:
     """Our broker next to NATS JetStream, Redis Streams, Kafka and RabbitMQ: the same work, one machine, one run."""
+    # Ended from outside, it still stops its servers and removes their data.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     progress = Console(stderr=True)
     effort = Effort(
         rounds=1 if quick else rounds,
@@ -83,7 +87,13 @@ def main(  # noqa: PLR0917 - one per option
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=tools.TOOLS))
     try:
         with progress.status("starting") as status:
-            runner = Runner(scratch, effort, findings, lambda text: status.update(escape(text)))
+            runner = Runner(
+                scratch,
+                effort,
+                findings,
+                measure_disk=lambda: disk.measure(findings, scratch, min(effort.seconds, DISK_SECONDS_MAX)),
+                say=lambda text: status.update(escape(text)),
+            )
             versions = runner.install(list(contestants.values()))
             around = document.surroundings(versions)
             chosen = [known for known in WORKLOADS if known.name in workload]

@@ -6,7 +6,7 @@ from bench.aims import CPU_WAIT_SHARE_MAX, Verdict
 from bench.compare import samples
 from bench.compare.contestants.contestant import Contestant, Durability
 from bench.compare.contestants.danube import OURS
-from bench.compare.runner import C_LOOP, DISK, DISK_WRITES
+from bench.compare.disk import C_LOOP, DISK, WRITES
 from bench.compare.workloads import (
     CROWDED,
     LARGE,
@@ -54,8 +54,8 @@ def _publish(results: Results, contestants: Mapping[str, Contestant]) -> Iterato
 
 
 def _against_disk(results: Results) -> Iterator[Verdict]:
-    """The better of the two large writes is what the disk can do."""
-    disks = [series for case in DISK_WRITES if (series := results.find(DISK, case, C_LOOP))]
+    """The best of the sizes of writes is what the disk can do."""
+    disks = [series for case in WRITES if (series := results.find(DISK, case, C_LOOP))]
     ours = [series for n in PRODUCERS if (series := results.find("publish", publish_case(LARGE, n), OURS))]
     if not disks or not ours:
         return

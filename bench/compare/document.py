@@ -18,7 +18,25 @@ RESULTS_FOLDER = ROOT / "bench" / "results"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "benchmarks-peers.svg"
 BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
-SECTION = f"\n## Against the peers\n\n{BEGIN}{END}"
+METHOD = """\
+`python -m bench.compare` (about two hours; `--quick` gives rough numbers in a quarter of one) does the same work on
+NATS JetStream, Redis Streams, Kafka, RabbitMQ and our broker. `--only nats,danube` and `--workload publish,latency`
+choose, `--write-docs` refreshes the part below.
+
+- One server runs at a time, on loopback, started afresh with an empty folder on the same disk. Contestants take turns,
+  round after round; shown are medians with the least and the most of all rounds, and ratios within this run only.
+- *Synced* means on stable storage before the producer hears "ok", as ours is by default; *default* is the peer as it
+  comes, except that Redis keeps an append-only file.
+- Everyone may have 4,096 messages unconfirmed, all producers together, or what its own batching allows (Kafka, ours).
+  Slices are sized by each contestant's own speed after it is warm.
+- CPU is that of the server and its children, from the kernel's books, over the whole slice.
+- Fan-out counts deliveries. Catch-up reads as many messages as fit into the given size at 1 KiB, for both sizes, without
+  acks except on RabbitMQ's queues, which cannot be read without.
+- Latency is counted from the moment a message was due, by PerfTest from the moment it was sent. Kafka lingers 5 ms when
+  publishing, 0 ms here.
+- Topics are what a user would take: streams of Redis and RabbitMQ, topics of Kafka and ours, subjects of one NATS stream.
+"""
+SECTION = f"\n## Against the peers\n\n{METHOD}\n{BEGIN}{END}"
 
 
 def surroundings(versions: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from bench.compare import aims, samples
 from bench.compare.contestants.contestant import Contestant
 from bench.compare.contestants.danube import OURS
-from bench.compare.runner import C_LOOP, DISK
+from bench.compare.disk import C_LOOP, DISK
 from bench.compare.turn import Findings
 from bench.compare.workloads import EMPTY, MANY_TOPICS, ONE_TOPIC, WORKLOADS, Workload
 from bench.report import Table
@@ -27,13 +27,15 @@ def tables(findings: Findings, contestants: Mapping[str, Contestant], flag: Flag
 
 
 def commands(results: Results) -> Table:
-    """The exact command of every load that was measured, as it ran in the last round."""
-    rows = [
-        [f"{series.scenario}, {series.case}", series.contestant, f"`{_shortened(command)}`"]
+    """The exact command of each contestant's last measured slice of every workload."""
+    last = {
+        (series.scenario, series.contestant): f"`{_shortened(command)}`"
         for series in results.series.values()
-        if series.scenario != DISK and (command := samples.of(series.samples[-1]).command)
-    ]
-    return Table("Commands", ["load", "contestant", "command"], rows)
+        if (command := samples.of(series.samples[-1]).command)
+    }
+    return Table(
+        "Commands", ["workload", "contestant", "command"], [[*who, text] for who, text in last.items()]
+    )
 
 
 def _shortened(command: str) -> str:

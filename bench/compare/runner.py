@@ -4,25 +4,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
-from bench.compare import tools
 from bench.compare.contestants.contestant import Contestant
-from bench.compare.samples import LoadSample
 from bench.compare.tools import InstallError
 from bench.compare.turn import Effort, Findings, Turn
 from bench.compare.workloads import Workload
-from bench.disk import measure_syncs
 from bench.servers import ServerError
-
-DISK = "disk"
-DISK_WRITES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "8 MiB": 8 << 20}
-DISK_SECONDS_MAX = 2.0
-C_LOOP = "C loop on the disk"
 
 
 @dataclass(slots=True)
@@ -30,7 +21,11 @@ class Runner:
     scratch: Path
     effort: Effort
     findings: Findings
+    measure_disk: Callable[[], None]
+    """Called before every round of the first workload, so that the disk is known as it was then."""
     say: Callable[[str], None]
+    settle: Callable[[], None] = os.sync
+    """What one contestant has left in the page cache must not be written in the next one's time."""
 
     def install(self, contestants: Sequence[Contestant]) -> dict[str, str]:
         """Versions of those that could be had; the others are absent from everything, with the reason."""
@@ -47,7 +42,8 @@ class Runner:
         for workload in workloads:
             for round_number in range(1, self.effort.rounds + 1):
                 if workload is workloads[0]:
-                    self._measure_disk()
+                    self.say("the disk alone")
+                    self.measure_disk()
                 for contestant in contestants:
                     if workload.admits(contestant):
                         self._take_turn(workload, contestant, round_number)
@@ -76,21 +72,4 @@ class Runner:
             self.findings.miss(workload.name, "", contestant.name, f"server failed: {error}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            # What one contestant has left in the page cache must not be written in the next one's time.
-            os.sync()
-
-    def _measure_disk(self) -> None:
-        """The disk's own sequential rate: writes of one size, each synced, into a file already written."""
-        with suppress(InstallError):
-            probe = tools.disk_probe()
-            for case, size in DISK_WRITES.items():
-                self.say(f"the disk alone: {case} a sync")
-                seconds = min(self.effort.seconds, DISK_SECONDS_MAX)
-                measured = measure_syncs(probe, self.scratch, bytes_per_sync=size, seconds=seconds)
-                sample = LoadSample(
-                    messages=measured.messages,
-                    seconds=measured.seconds,
-                    cpu_wait_seconds=measured.cpu_wait_seconds,
-                    size=size,
-                )
-                self.findings.results.add(DISK, case, C_LOOP, sample)
+            self.settle()

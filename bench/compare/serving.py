@@ -45,7 +45,10 @@ class ServerProcess:
 
     def usage(self) -> Usage:
         """Cost of the process and of everything it has started that still lives."""
-        every = [Usage.of(pid) for pid in family(self.pid)]
+        every = []
+        for pid in family(self.pid):
+            with suppress(FileNotFoundError, ProcessLookupError):  # ended since it was listed
+                every.append(Usage.of(pid))
         return Usage(
             cpu_seconds=sum(usage.cpu_seconds for usage in every),
             rss_bytes=sum(usage.rss_bytes for usage in every),

@@ -24,15 +24,14 @@ class InstallError(Exception):
 
 def debian_package(package: str, program: str) -> str:
     """Where a Debian package keeps its program; installed first if it is not there and we may."""
-    search = f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/lib/rabbitmq/bin"
-    if shutil.which(program, path=search) is None:
+    if shutil.which(program) is None:
         if os.geteuid() != 0:
             raise InstallError(f"{program} is not installed: run `apt-get install {package}` as root")
         # Not as a service: it would take the peer's usual port and a share of the machine.
         _install(["apt-get", "install", "--yes", "--no-install-recommends", package], {"RUNLEVEL": "1"})
-    found = shutil.which(program, path=search)
+    found = shutil.which(program)
     if found is None:
-        raise InstallError(f"{package} is installed, but {program} is not in {search}")
+        raise InstallError(f"{package} is installed, but there is no {program}")
     return found
 
 

@@ -18,6 +18,8 @@ from bench.compare.serving import Greeting, ServerProcess, free_port, serving
 from bench.load import LoadError
 
 ARTIFACTS = (("com.rabbitmq", "perf-test", "[2.20,)"), ("com.rabbitmq", "stream-client", "[1.0,)"))
+# Not the one in sbin: that changes to another user, who may not write to our folder.
+SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 AMQP_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
 STREAM_PEER_PROPERTIES = bytes.fromhex("0000000c 0011 0001 00000001 00000000")
@@ -105,10 +107,7 @@ class RabbitMq(Contestant):
         self.libraries = Path()
 
     def install(self) -> str:
-        # The command in sbin changes to another user, who may not write to our folder.
-        self._server = tools.debian_package("rabbitmq-server", "rabbitmq-server").replace(
-            "/usr/sbin", "/usr/lib/rabbitmq/bin"
-        )
+        self._server = tools.debian_package("rabbitmq-server", SERVER)
         self.libraries = tools.maven_libraries("rabbitmq", ARTIFACTS)
         query = ["dpkg-query", "--show", "--showformat", "${Version}", "rabbitmq-server"]
         return f"RabbitMQ {subprocess.run(query, capture_output=True, text=True, check=False).stdout}"

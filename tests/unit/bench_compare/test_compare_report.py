@@ -4,7 +4,7 @@ from bench.compare import aims, chart, document, report
 from bench.compare.contestants import everyone
 from bench.compare.contestants.contestant import Contestant, Durability
 from bench.compare.contestants.danube import OURS
-from bench.compare.runner import C_LOOP, DISK
+from bench.compare.disk import C_LOOP, DISK
 from bench.compare.samples import LoadSample
 from bench.compare.turn import Findings
 from bench.compare.workloads import (
@@ -149,7 +149,11 @@ def test_reading_latency_topics_and_memory_have_their_aims() -> None:
 
 def test_commands_are_shown_without_their_payload() -> None:
     findings = _findings(("publish", CASE, SYNCED, _at(1, command=f"redis-benchmark XADD {'x' * LARGE} | y")))
-    assert report.commands(findings.results).rows[0][2] == "`redis-benchmark XADD <1024 × x> \\| y`"
+    assert report.commands(findings.results).rows[0] == [
+        "publish",
+        SYNCED,
+        "`redis-benchmark XADD <1024 × x> \\| y`",
+    ]
 
 
 def test_a_part_is_put_between_its_markers_once() -> None:
