@@ -286,11 +286,10 @@ class Connection(asyncio.Protocol):
             self._pinged = None
             return
         request = self._requests.get(frame.request)
-        # A seek is told to its channel first, so that whoever asked finds the old messages gone.
-        if channel is not None and (request is None or kind == frames.SEEKED):
-            channel.frame_received(frame)
         if request is not None:
             request.answered(frame)
+        elif channel is not None:
+            channel.frame_received(frame)
         elif kind == frames.ERROR and frame.channel == 0 and frame.request == 0:
             self._ending = Refused.decode(frame.body, str(self.address)).error
             # The broker still answers what it has, then closes.

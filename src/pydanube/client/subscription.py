@@ -9,7 +9,7 @@ from pydanube.client.errors import Disconnected
 from pydanube.client.feed import Opening, TopicFeed
 from pydanube.client.inbox import Inbox
 from pydanube.client.position import Position
-from pydanube.kernel.errors import OutcomeUnknown
+from pydanube.kernel.errors import Conflict, ErrorCode, OutcomeUnknown
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import RANGES_MAX, Item, encode_ranges
@@ -102,6 +102,7 @@ class SubscribedTopic(TopicFeed):
 
     def frame_received(self, frame: Frame) -> None:
         if frame.kind == frames.SEEKED:
+            # Somebody moved the subscription. If it was us, this comes before the answer.
             self.generation += 1
             self._acks.clear()
             self._forget()
@@ -123,7 +124,14 @@ class SubscribedTopic(TopicFeed):
         self._forget()
 
     def _closed_by_broker(self) -> None:
-        self.lost(Disconnected(f"{self.topic}: the broker closed the consumer"))
+        # Subscribing again would only take the subscription back, and so on for ever.
+        self.lost(
+            Conflict(
+                f"{self.topic}: another consumer named {self._request.consumer} took over subscription "
+                f"{self._request.subscription}: give each consumer a name of its own",
+                ErrorCode.CONSUMER_EXCLUSIVE,
+            )
+        )
 
     def _forget(self) -> None:
         """Drop what the application has not taken: it comes again, or is not wanted."""

@@ -375,8 +375,9 @@ class Peer(asyncio.Protocol):
         position = self._position(topic, pb.Seek.FromString(frame.body).position)
         topic.starts[channel.name] = channel.position = position
         topic.acked[channel.name] = set()
-        self.send(frames.SEEKED, frame.channel, frame.request, pb.Seeked(next_offset=position))
+        self.send(frames.SEEKED, frame.channel, 0, pb.Seeked(next_offset=position))
         self.deliver()
+        self.send(frames.SEEKED, frame.channel, frame.request, pb.Seeked(next_offset=position))
 
     def _close(self, frame: Frame) -> None:
         self.close_channel(frame.channel)
