@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,9 @@ DANUBE = [sys.executable, "-c", "from pydanube.cli.main import main; main()"]
 SECONDS_MAX = 60
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker of its own."""
-    folder = tmp_path_factory.mktemp("broker")
+@contextmanager
+def running_broker(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A broker of its own: its address, and its process."""
     # Journal files are written in full when they are made: small ones make a broker start at once.
     (folder / "danube.yml").write_text("storage: {wal: {rotation: {max_bytes: 4194304}}}")
     process = subprocess.Popen(
@@ -37,13 +36,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     assert process.stderr is not None
     with process, process.stderr:
-        for line in process.stderr:
-            if "broker ready" in line:
-                yield json.loads(line)["client"]
-                break
-        else:
-            raise AssertionError("the broker did not start")
-        process.kill()
+        try:
+            ready = next((line for line in process.stderr if "broker ready" in line), None)
+            assert ready is not None, "the broker did not start"
+            yield json.loads(ready)["client"], process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as (address, _):
+        yield address
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -141,38 +145,59 @@ def test_the_table_the_yaml_and_the_picture(broker: str, tmp_path: Path) -> None
     assert yaml.safe_load(bench(*publish, "--output", "yaml").stdout)["messages"] == 50
 
 
-def test_ctrl_c_tells_what_was_measured_so_far(broker: str) -> None:
-    terminal, stderr = pty.openpty()
-    running = subprocess.Popen(
-        [
-            *(*DANUBE, "bench", "publish", "--broker", broker, "--protocol", "grpc", "--output", "json"),
-            *("--rate", "200", "--warmup", "0", "--count", "1000000"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    )
-    os.close(stderr)
-    shown = b""
-    while not re.search(rb"[1-9]\d*/1000000", shown):
-        shown += os.read(terminal, 4096)
-    running.send_signal(signal.SIGINT)
-    reading = threading.Thread(target=_read_to_the_end, args=(terminal,))
-    reading.start()
-    out, _ = running.communicate(timeout=SECONDS_MAX)
-    reading.join()
-    assert running.returncode == 130
-    fields = json.loads(out)
-    assert fields["interrupted"] is True
-    assert 0 < fields["messages"] < 1_000_000
+class AtTheTerminal:
+    """A run that is to take long, seen by its progress; `wait_for_messages` returns when it is under way."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._terminal, stderr = pty.openpty()
+        self.process = subprocess.Popen(
+            [*DANUBE, "bench", *arguments, "--count", "1000000", "--output", "json"],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+        os.close(stderr)
+        self._shown = b""
+
+    def wait_for_messages(self) -> None:
+        while not re.search(rb"[1-9]\d*/1000000", self._shown):
+            self._shown += os.read(self._terminal, 4096)
+
+    def result(self) -> tuple[int, dict[str, object]]:
+        # A terminal nobody reads would stop who writes to it.
+        reading = threading.Thread(target=self._read_to_the_end)
+        reading.start()
+        out, _ = self.process.communicate(timeout=SECONDS_MAX)
+        reading.join()
+        return self.process.returncode, json.loads(out)
+
+    def _read_to_the_end(self) -> None:
+        with suppress(OSError):
+            while read := os.read(self._terminal, 4096):
+                self._shown += read
+        os.close(self._terminal)
 
 
-def _read_to_the_end(terminal: int) -> None:
-    """A terminal nobody reads would stop who writes to it; its end is an error of the device."""
-    with suppress(OSError):
-        while os.read(terminal, 4096):
-            pass
-    os.close(terminal)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_ctrl_c_tells_what_was_measured_so_far(broker: str, protocol: str) -> None:
+    running = AtTheTerminal("publish", "--broker", broker, "--protocol", protocol, "--rate", "200")
+    running.wait_for_messages()
+    running.process.send_signal(signal.SIGINT)
+    status, fields = running.result()
+    assert status == 130
+    assert (fields["ending"], fields["errors"]) == ("interrupted", 0)
+    assert 0 < fields["messages"] < 1_000_000  # type: ignore[operator]
+
+
+def test_a_broker_that_dies_is_an_error(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (address, process):
+        running = AtTheTerminal("publish", "--broker", address, "--rate", "1000", "--timeout", "1")
+        running.wait_for_messages()
+        process.kill()
+        status, fields = running.result()
+    assert status == 1
+    assert fields["messages"] > 0  # type: ignore[operator]
+    assert fields["messages"] + fields["errors"] == 1_000_000  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("protocol", "words"), [("native", "cannot be reached"), ("grpc", "refused")])

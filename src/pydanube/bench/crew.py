@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -16,6 +17,20 @@ from pydanube.kernel.errors import Unavailable
 
 _LOOK_SECONDS: Final = 0.2
 _END_SECONDS_MAX: Final = 10.0
+_PREPARE_SECONDS_MIN: Final = 60.0
+"""Preparing shows no progress: starting Python, connecting and warming up must not look like a stall."""
+
+
+class Ending(Enum):
+    """How a stage came to its end."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    STALLED = "stalled"
+
+
+class _Stalled(Unavailable):
+    """Nothing happened for as long as the user is willing to wait."""
 
 
 @dataclass
@@ -60,48 +75,49 @@ class Crew:
 
     def prepare(self) -> None:
         """Wait until all are connected and warmed up."""
-        self._hear_until(lambda: all(member.ready for member in self._members), lambda _: None)
+        patience = max(self._patience_seconds, _PREPARE_SECONDS_MIN)
+        self._hear_until(lambda: all(member.ready for member in self._members), lambda _: None, patience)
 
-    def run(self, show: Callable[[int], None]) -> tuple[Outcome, bool]:
-        """Start all at once and wait for the end; Ctrl-C ends early, with what was measured so far."""
+    def run(self, show: Callable[[int], None]) -> tuple[Outcome, Ending]:
+        """Start all at once and wait for the end; if it comes early, with what was measured so far."""
         self._say(Command.GO)
-        interrupted = False
+        ending = Ending.COMPLETE
         try:
-            self._hear_until(self._all_done, show)
+            self._hear_until(self._all_done, show, self._patience_seconds)
         except KeyboardInterrupt:
-            interrupted = True
+            ending = Ending.INTERRUPTED
+        except _Stalled:
+            ending = Ending.STALLED
+        if ending is not Ending.COMPLETE:
             self._say(Command.STOP)
-            self._hear_until(self._all_done, show)
+            self._hear_until(self._all_done, show, self._patience_seconds)
         outcomes = [member.outcome for member in self._members if member.outcome is not None]
-        return sum(outcomes[1:], outcomes[0]), interrupted
+        return sum(outcomes[1:], outcomes[0]), ending
 
     def _all_done(self) -> bool:
         return all(member.outcome is not None for member in self._members)
 
-    def _hear_until(self, reached: Callable[[], bool], show: Callable[[int], None]) -> None:
-        last_total, stopped = -1, False
-        deadline = time.monotonic() + self._patience_seconds
+    def _hear_until(
+        self, reached: Callable[[], bool], show: Callable[[int], None], patience_seconds: float
+    ) -> None:
+        last_progress = -1
+        deadline = time.monotonic() + patience_seconds
         while not reached():
             pipes = {member.pipe: member for member in self._members if member.outcome is None}
             for pipe in wait(list(pipes), timeout=_LOOK_SECONDS):
                 assert isinstance(pipe, Connection)
                 self._take(pipes[pipe])
-            total = sum(member.messages for member in self._members)
-            ready = sum(member.ready for member in self._members)
-            show(total)
-            if total + ready != last_total:
-                last_total = total + ready
-                deadline = time.monotonic() + self._patience_seconds
+            messages = sum(member.messages for member in self._members)
+            show(messages)
+            progress = messages + sum(member.ready for member in self._members)
+            if progress != last_progress:
+                last_progress = progress
+                deadline = time.monotonic() + patience_seconds
             elif time.monotonic() > deadline:
-                if stopped or not all(member.ready for member in self._members):
-                    raise Unavailable(
-                        f"the broker gave no sign for {self._patience_seconds:g} s: is it running at this address?"
-                        " --timeout waits longer"
-                    )
-                # Whoever waits for a message that never comes tells which it was.
-                stopped = True
-                deadline = time.monotonic() + self._patience_seconds
-                self._say(Command.STOP)
+                raise _Stalled(
+                    f"the broker gave no sign for {patience_seconds:g} s: look into its log, or wait longer"
+                    " by --timeout"
+                )
 
     def _take(self, member: _Member) -> None:
         try:

@@ -14,10 +14,12 @@ from pydanube.bench.faces import Delivery, Take
 from pydanube.bench.plan import Group, Plan, Read, Send, Stream, part
 from pydanube.bench.recorder import Recorder
 from pydanube.bench.sequences import consecutive
-from pydanube.client import Batching, Client, Consumer, Producer, QueueFull, connect
+from pydanube.client import Batching, Client, Consumer, Producer, QueueFull, Retries, connect
 from pydanube.kernel.errors import DanubeError
 
 GATHERED_MAX: Final = 1000
+_RETRIES: Final = Retries(attempts_max=4)
+"""A second or so: a run that has to wait for its broker measures nothing."""
 _STAMP: Final = struct.Struct("<Q")
 
 
@@ -30,7 +32,7 @@ class NativeFace:
         self._client: Client
 
     async def __aenter__(self) -> "NativeFace":
-        connecting = connect(f"danube://{self._plan.broker}", token=self._plan.token)
+        connecting = connect(f"danube://{self._plan.broker}", token=self._plan.token, retries=_RETRIES)
         self._client = await self._stack.enter_async_context(connecting)
         return self
 

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydanube.bench.crew import Ending
 from pydanube.bench.plan import Plan
 from pydanube.bench.recorder import Measured
 from pydanube.bench.run import Result
 from pydanube.bench.sequences import Verdict
 
 PERCENTILES: Final = {"p50_us": 50.0, "p90_us": 90.0, "p99_us": 99.0, "p999_us": 99.9, "p9999_us": 99.99}
+_WRITTEN: Final = {"p999_us": "p99.9", "p9999_us": "p99.99"}
 LATENCY_OF: Final = {
     "publish": "from handing a message to the client until the broker's receipt",
     "consume": "from asking the client for messages until it had some",
@@ -37,7 +39,18 @@ class Report:
     def verdict(self) -> Verdict:
         verdict = self.result.outcome.verdict
         # What was not waited for is not lost.
-        return replace(verdict, lost=0) if self.result.interrupted else verdict
+        return replace(verdict, lost=0) if self.is_interrupted else verdict
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self.result.ending is Ending.INTERRUPTED
+
+    @property
+    def unanswered(self) -> int:
+        """Messages sent whose receipt never came."""
+        if self.command != "publish" or self.is_interrupted:
+            return 0
+        return self.plan.count - self.measured.messages - self.measured.errors
 
     @property
     def failed(self) -> int:
@@ -46,12 +59,18 @@ class Report:
 
     @property
     def errors(self) -> int:
-        return self.failed + self.verdict.total
+        return self.failed + self.unanswered + self.verdict.total
 
     def error_texts(self) -> list[str]:
         published = self.result.outcome.published
         texts = [*self.measured.error_texts, *(published.error_texts if published else ())]
-        return [*texts, self.verdict.text] if self.verdict.total else texts
+        if self.unanswered:
+            texts.append(f"{self.unanswered:,} messages were not answered")
+        if self.verdict.total:
+            texts.append(self.verdict.text)
+        if self.result.ending is Ending.STALLED:
+            texts.append("nothing happened any more: look into the broker's log, or wait longer by --timeout")
+        return texts
 
     def fields(self) -> dict[str, object]:
         """Everything, for programs."""
@@ -77,11 +96,12 @@ class Report:
         return fields | {
             "errors": self.errors,
             "failed": self.failed,
+            "unanswered": self.unanswered,
             "lost": verdict.lost,
             "duplicated": verdict.duplicated,
             "out_of_order": verdict.out_of_order,
             "error_texts": self.error_texts(),
-            "interrupted": self.result.interrupted,
+            "ending": self.result.ending.value,
             "settings": self.plan.settings(),
         }
 
@@ -91,15 +111,13 @@ class Report:
         told = [
             ("messages", f"{measured.messages:,} of {self.plan.size:,} B in {measured.seconds:.2f} s"),
             ("throughput", _throughput(measured)),
-            ("latency", _latency_line(measured)),
+            *_latency_lines("latency", measured),
         ]
         if self.result.outcome.published is not None:
-            told.append(("publish latency", _latency_line(self.result.outcome.published)))
+            told += _latency_lines("publishing", self.result.outcome.published)
         if self.result.broker_cpu_seconds is not None:
-            broker = _per(self.result.broker_cpu_seconds * 1e6, measured.messages)
-            told.append(("broker CPU", f"{broker:,.3f} µs a message"))
-        client = _per(measured.cpu_seconds * 1e6, measured.messages)
-        told.append(("client CPU", f"{client:,.3f} µs a message"))
+            told.append(("broker CPU", _cpu(self.result.broker_cpu_seconds, measured)))
+        told.append(("client CPU", _cpu(measured.cpu_seconds, measured)))
         told.append(("errors", f"{self.errors:,}" if self.errors else "none"))
         return told
 
@@ -114,9 +132,15 @@ def latency_us(measured: Measured) -> dict[str, float]:
     }
 
 
-def _latency_line(measured: Measured) -> str:
-    latency = latency_us(measured)
-    return ", ".join(f"{name.removesuffix('_us')} {value:,.0f} µs" for name, value in latency.items())
+def _latency_lines(title: str, measured: Measured) -> list[tuple[str, str]]:
+    values = latency_us(measured)
+    names = [_WRITTEN.get(name, name.removesuffix("_us")) for name in values]
+    names[0] = f"{title} {names[0]}"
+    return [(name, f"{value:,.0f} µs") for name, value in zip(names, values.values(), strict=True)]
+
+
+def _cpu(seconds: float, measured: Measured) -> str:
+    return f"{_per(seconds * 1e6, measured.messages):,.3f} µs a message"
 
 
 def _throughput(measured: Measured) -> str:

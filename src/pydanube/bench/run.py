@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydanube.bench.broker_cpu import await_quiet, cpu_seconds, pid_of_listener
-from pydanube.bench.crew import Crew
+from pydanube.bench.crew import Crew, Ending
 from pydanube.bench.plan import VERIFIED_COUNT_MAX, Plan, Protocol, dealt
 from pydanube.bench.progress import Shown, quiet
 from pydanube.bench.worker import Kind, Outcome, Share
@@ -18,7 +18,7 @@ class Result:
     outcome: Outcome
     broker_cpu_seconds: float | None
     """None for a broker that is elsewhere."""
-    interrupted: bool
+    ending: Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,11 @@ class Conductor:
         checksums: Mapping[str, int] = {}
         if fill is not None:
             filled = self._fill(plan, fill)
-            if filled.interrupted:
+            if filled.ending is Ending.INTERRUPTED:
                 raise KeyboardInterrupt
-            if failed := filled.outcome.measured.errors:
-                texts = "; ".join(filled.outcome.measured.error_texts)
-                raise Unavailable(f"filling the topics failed for {failed:,} messages: {texts}")
+            if missing := plan.count - filled.outcome.measured.messages:
+                texts = "; ".join(filled.outcome.measured.error_texts) or "the broker stopped answering"
+                raise Unavailable(f"filling the topics failed for {missing:,} messages: {texts}")
             checksums = filled.outcome.checksums
             if self.broker_pid is not None:
                 await_quiet(self.broker_pid)
@@ -80,10 +80,10 @@ class Conductor:
             crew.prepare()
             before = self._cpu_seconds()
             with self.shown(title, messages) as show:
-                outcome, interrupted = crew.run(show)
+                outcome, ending = crew.run(show)
             after = self._cpu_seconds()
         spent = after - before if after is not None and before is not None else None
-        return Result(outcome=outcome, broker_cpu_seconds=spent, interrupted=interrupted)
+        return Result(outcome=outcome, broker_cpu_seconds=spent, ending=ending)
 
     def _cpu_seconds(self) -> float | None:
         if self.broker_pid is None:

@@ -226,7 +226,7 @@ class _Bench:
         _show(report, self._output)
         for text in report.error_texts():
             click.secho(f"Error: {text}", fg="red", err=True)
-        if report.result.interrupted:
+        if report.is_interrupted:
             raise SystemExit(INTERRUPTED)
         if report.errors:
             raise SystemExit(1)
@@ -306,10 +306,10 @@ def _show_table(report: "Report") -> None:
 
     plan = report.plan
     title = f"danube bench {report.command}: {plan.protocol.value}, {'' if plan.reliable else 'non-'}reliable"
-    title += " (stopped early)" if report.result.interrupted else ""
+    title += " (stopped early)" if report.is_interrupted else ""
     table = Table(title=title, title_justify="left", show_header=False, caption_justify="left")
     table.caption = f"latency: {report.latency_of}"
-    table.add_column(style="bold")
+    table.add_column(style="bold", justify="right")
     table.add_column()
     for name, text in report.lines():
         table.add_row(name, text)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pydanube.bench.crew import Ending
 from pydanube.bench.plan import Plan
 from pydanube.bench.plot import check_plot, plot
 from pydanube.bench.recorder import LATENCY_NS_MAX, SLOT_NS, Measured, Recorder
@@ -25,10 +26,15 @@ def recorded(*, messages: int = 100, latency_ms: int = 2, after_ms: int = 500) -
 
 
 def report(
-    outcome: Outcome, *, interrupted: bool = False, broker_cpu_seconds: float | None = 0.0005
+    outcome: Outcome,
+    *,
+    ending: Ending = Ending.COMPLETE,
+    broker_cpu_seconds: float | None = 0.0005,
+    unanswered: int = 0,
 ) -> Report:
-    result = Result(outcome=outcome, broker_cpu_seconds=broker_cpu_seconds, interrupted=interrupted)
-    return Report("publish", Plan(run="r", token="hush", size=10), result)
+    result = Result(outcome=outcome, broker_cpu_seconds=broker_cpu_seconds, ending=ending)
+    count = outcome.measured.messages + outcome.measured.errors + unanswered
+    return Report("publish", Plan(run="r", token="hush", size=10, count=count), result)
 
 
 def test_a_report_has_the_promised_fields() -> None:
@@ -87,15 +93,22 @@ def test_errors_are_the_failed_and_the_wrong() -> None:
 
 def test_what_was_not_waited_for_is_not_lost() -> None:
     outcome = Outcome(measured=recorded(), verdict=Verdict(lost=4, duplicated=1))
-    stopped = report(outcome, interrupted=True)
+    stopped = report(outcome, ending=Ending.INTERRUPTED, unanswered=9)
     assert stopped.errors == 1
-    assert stopped.fields()["interrupted"] is True
+    assert stopped.fields()["ending"] == "interrupted"
+
+
+def test_a_missing_receipt_is_an_error() -> None:
+    stalled = report(Outcome(measured=recorded()), ending=Ending.STALLED, unanswered=9)
+    assert stalled.errors == stalled.fields()["unanswered"] == 9
+    assert stalled.error_texts()[0] == "9 messages were not answered"
+    assert "--timeout" in stalled.error_texts()[1]
 
 
 def test_the_table_tells_the_same() -> None:
     lines = dict(report(Outcome(measured=recorded())).lines())
     assert lines["throughput"].startswith("200 messages/s")
-    assert "p99 2,001 µs" in lines["latency"]
+    assert lines["latency p50"] == lines["p99"] == "2,001 µs"
     assert lines["broker CPU"] == "5.000 µs a message"
     assert lines["errors"] == "none"
 
