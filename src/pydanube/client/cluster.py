@@ -48,6 +48,7 @@ class Cluster:
         dialled = self._dialled.get(address)
         if dialled is None:
             dialled = asyncio.create_task(self._dial(address))
+            dialled.add_done_callback(_note_failure)
             self._dialled[address] = dialled
         try:
             return await asyncio.shield(dialled)
@@ -117,3 +118,9 @@ class Cluster:
                 await task
         connections, self._connections = self._connections, {}
         await asyncio.gather(*(connection.close() for connection in connections.values()))
+
+
+def _note_failure(dialled: "asyncio.Task[Connection]") -> None:
+    """Whoever waits hears of it; if nobody does any more, it is not worth a warning."""
+    if not dialled.cancelled():
+        dialled.exception()

@@ -99,10 +99,9 @@ class Consumer:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Message]:
-        messages = self.inbox.messages
-        while await self.inbox.next_messages():
-            while messages:
-                yield messages.popleft()
+        while (messages := await self.inbox.next_messages()) is not None:
+            for message in messages:
+                yield message
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message.
@@ -124,7 +123,8 @@ class Consumer:
         Acks leave as ranges at the end of the loop's tick. Awaiting this with `confirm` waits until the broker has them.
         """
         if type(delivered) is Message:
-            origin = origin_of(delivered)
+            # Written out, because it is done for every message.
+            origin = delivered._origin
             offset = delivered.offset
             if offset is not None:
                 origin.feed.ack(offset, offset, origin.generation)

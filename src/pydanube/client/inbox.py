@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pydanube.client.errors import Timeout
-from pydanube.client.message import Message, origin_of, unpack
+from pydanube.client.message import Message, Unpacked
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol.native.batch import is_batch
 from pydanube.protocol.native.bodies import Item
@@ -24,8 +25,8 @@ class Inbox:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self.messages: Final[deque[Message]] = deque()
-        """Unpacked, not handed out."""
+        self._current: Unpacked | None = None
+        """What is being handed out."""
         self._items: deque[tuple[TopicFeed, Item]] = deque()
         self._failures: deque[tuple[TopicFeed | None, DanubeError]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
@@ -43,9 +44,8 @@ class Inbox:
         kept = [(owner, item) for owner, item in self._items if owner is not feed]
         self._items.clear()
         self._items += kept
-        others = [message for message in self.messages if origin_of(message).feed is not feed]
-        self.messages.clear()
-        self.messages.extend(others)
+        if self._current is not None and self._current.feed is feed:
+            self._current.drop()
         return sum(item.messages for item in dropped), sum(len(item.body) for item in dropped)
 
     def fail(self, feed: "TopicFeed | None", error: DanubeError) -> None:
@@ -60,20 +60,22 @@ class Inbox:
 
     # For the application
 
-    async def next_messages(self) -> bool:
-        """Wait until `messages` has some; False if there will be none.
+    async def next_messages(self) -> Iterator[Message] | None:
+        """The messages at hand, one at least, after waiting for them; None if there will be none.
+
+        Whoever stops iterating leaves the rest to the next.
 
         Raises:
             DanubeError: what a feed ended with. Waiting again makes it start over.
         """
         # Whoever reads and never waits must still let the loop breathe: acks and credit leave with it.
         await asyncio.sleep(0)
-        while not self.messages:
+        while self._current is None or not self._current.has_more:
             if self._items:
-                self._unpack_next()
+                self._current = self._unpack_next()
             elif not await self._more():
-                return False
-        return True
+                return None
+        return self._current.messages
 
     async def next_batch(self) -> "pa.RecordBatch | None":
         """The next entry, or a run of single messages, as a record batch; None if there will be none."""
@@ -84,24 +86,21 @@ class Inbox:
         return self._batch_next()
 
     async def receive(self, timeout: float | None) -> Message:
-        if not self.messages:
-            await self._wait(timeout)
-        if not self.messages:
+        current = self._current
+        messages = current.messages if current is not None and current.has_more else await self._wait(timeout)
+        if messages is None:
             raise Timeout(f"{self._topic}: there are no more messages")
-        return self.messages.popleft()
+        return next(messages)
 
     async def receive_many(self, timeout: float | None) -> list[Message]:
         """All messages that are at hand, one at least; empty if there will be none."""
-        if not self.messages:
-            await self._wait(timeout)
-        messages = list(self.messages)
-        self.messages.clear()
-        return messages
+        messages = await self._wait(timeout)
+        return [] if messages is None else list(messages)
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, timeout: float | None) -> Iterator[Message] | None:
         try:
             async with asyncio.timeout(timeout):
-                await self.next_messages()
+                return await self.next_messages()
         except TimeoutError as error:
             raise Timeout(f"{self._topic}: no message came within {timeout:g} s") from error
 
@@ -119,37 +118,40 @@ class Inbox:
         await waiter
         return True
 
-    def _unpack_next(self) -> None:
-        feed, item = self._items.popleft()
-        feed.taken(item.messages, len(item.body))
-        self.messages.extend(unpack(feed, item))
-        if not is_batch(item.body):
-            for _ in range(ROWS_AT_ONCE):
-                if not self._items or is_batch(self._items[0][1].body):
-                    return
-                feed, item = self._items.popleft()
-                feed.taken(item.messages, len(item.body))
-                self.messages.extend(unpack(feed, item))
+    def _unpack_next(self) -> Unpacked:
+        feed, items = self._take_items()
+        if is_batch(items[0].body):
+            return Unpacked.batch(feed, items[0])
+        return Unpacked.rows(feed, items)
 
     def _batch_next(self) -> "pa.RecordBatch":
         from pydanube.protocol.native import arrow  # noqa: PLC0415
 
-        feed, item = self._items.popleft()
-        feed.taken(item.messages, len(item.body))
-        if is_batch(item.body):
-            batch = arrow.delivered_batch(item, feed.topic)
+        feed, items = self._take_items()
+        if is_batch(items[0].body):
+            batch = arrow.delivered_batch(items[0], feed.topic)
         else:
-            rows = [item]
-            while self._items and len(rows) < ROWS_AT_ONCE:
+            batch = arrow.delivered_rows(items, feed.topic)
+        metadata = {b"topic": feed.topic, b"generation": str(feed.generation)}
+        return batch.replace_schema_metadata(metadata)
+
+    def _take_items(self) -> "tuple[TopicFeed, list[Item]]":
+        """The next batch, or the next rows of one feed."""
+        feed, item = self._items.popleft()
+        items = [item]
+        size = len(item.body)
+        messages = item.messages
+        if not is_batch(item.body):
+            while self._items and len(items) < ROWS_AT_ONCE:
                 owner, item = self._items[0]
                 if owner is not feed or is_batch(item.body):
                     break
                 self._items.popleft()
-                feed.taken(item.messages, len(item.body))
-                rows.append(item)
-            batch = arrow.delivered_rows(rows, feed.topic)
-        metadata = {b"topic": feed.topic, b"generation": str(feed.generation)}
-        return batch.replace_schema_metadata(metadata)
+                items.append(item)
+                size += len(item.body)
+                messages += item.messages
+        feed.taken(messages, size)
+        return feed, items
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []

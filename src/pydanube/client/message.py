@@ -1,14 +1,16 @@
 """A delivered message, and the entry it came in."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count, repeat
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
-from pydanube.protocol.native.batch import is_batch, read_layout
+from pydanube.protocol.native.batch import read_layout
 from pydanube.protocol.native.bodies import NO_OFFSET, Item
 from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE
 
@@ -152,13 +154,60 @@ class Message:
         return self._origin.attempt
 
 
-def unpack(feed: "TopicFeed", item: Item) -> list[Message]:
-    """The messages an item brings.
-
-    Raises:
-        Rejected: the broker sent something that cannot be read.
+class Unpacked:
+    """The messages of a batch, or of a run of rows. They are made one by one as they are taken, so that most are gone
+    again before the garbage collector hears of them.
     """
-    return _unpack_batch(feed, item) if is_batch(item.body) else [_unpack_row(feed, item)]
+
+    __slots__ = ("_source", "_values", "feed", "messages")
+
+    def __init__(self, feed: "TopicFeed", values: list[Any]) -> None:
+        self.feed = feed
+        self._values = values
+        self._source = iter(values)
+        self.messages: Iterator[Message] = self._source
+        """Those not taken yet."""
+
+    @classmethod
+    def rows(cls, feed: "TopicFeed", items: list[Item]) -> "Unpacked":
+        """Items whose bodies are rows.
+
+        Raises:
+            Rejected: the broker sent something that cannot be read.
+        """
+        return cls(feed, [_unpack_row(feed, item) for item in items])
+
+    @classmethod
+    def batch(cls, feed: "TopicFeed", item: Item) -> "Unpacked":
+        """An item whose body is a batch.
+
+        Raises:
+            Rejected: the broker sent something that cannot be read.
+        """
+        # Here, because a client that only meets rows need not load Arrow.
+        from pydanube.client.unpacking import columns_of  # noqa: PLC0415
+
+        layout = read_layout(item.body)
+        if not 0 < item.messages <= layout.count - item.skip:
+            raise Rejected(
+                f"{feed.topic}: messages {item.skip} to {item.skip + item.messages} of {layout.count} cannot be",
+                ErrorCode.PROTOCOL_VIOLATION,
+            )
+        origin = Origin(feed, item)
+        unpacked = cls(feed, columns_of(item, layout, origin))
+        offsets: Iterator[int | None] = count(item.base + item.skip)
+        if item.base == NO_OFFSET:
+            offsets = repeat(None)
+        unpacked.messages = map(Message, unpacked._source, offsets, repeat(origin), count())
+        return unpacked
+
+    @property
+    def has_more(self) -> bool:
+        return length_hint(self._source) > 0
+
+    def drop(self) -> None:
+        """Nothing more comes, not even to who is iterating already."""
+        self._values.clear()
 
 
 def origin_of(message: Message) -> Origin:
@@ -183,20 +232,3 @@ def _unpack_row(feed: "TopicFeed", item: Item) -> Message:
     if row.HasField("schema_version"):
         origin.schema_version = row.schema_version
     return Message(row.payload, None if item.base == NO_OFFSET else item.base, origin, 0)
-
-
-def _unpack_batch(feed: "TopicFeed", item: Item) -> list[Message]:
-    # Here, because a client that only meets rows need not load Arrow.
-    from pydanube.client.unpacking import columns_of  # noqa: PLC0415
-
-    layout = read_layout(item.body)
-    if not 0 < item.messages <= layout.count - item.skip:
-        raise Rejected(
-            f"{feed.topic}: messages {item.skip} to {item.skip + item.messages} of {layout.count} cannot be",
-            ErrorCode.PROTOCOL_VIOLATION,
-        )
-    origin = Origin(feed, item)
-    payloads = columns_of(item, layout, origin)
-    if item.base == NO_OFFSET:
-        return list(map(Message, payloads, repeat(None), repeat(origin), count()))
-    return list(map(Message, payloads, count(item.base + item.skip), repeat(origin), count()))

@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack, cast
 
 from pydanube.client.budget import Budget
 from pydanube.client.cluster import Cluster
@@ -193,8 +193,9 @@ class Producer:
         """
         common, compaction_key = common_fields(fields, time.time_ns() // 1_000_000)
         publishes: list[Publish] = []
-        for chunk, chunk_bytes, largest in _chunks(payloads):
+        for chunk, chunk_bytes in _chunks(payloads):
             lane = self._lane(common.key)
+            largest = max(map(len, chunk))
             if largest > lane.payload_bytes_max:
                 raise too_large(lane.topic, largest, lane.payload_bytes_max)
             size = chunk_bytes + len(chunk) * MESSAGE_OVERHEAD_BYTES
@@ -284,22 +285,21 @@ class Producer:
         return lane
 
 
-def _chunks(payloads: Iterable[Payload]) -> Iterable[tuple[list[bytes], int, int]]:
-    """Payloads in lists that fit into a batch, each with their bytes and the size of the largest."""
-    chunk: list[bytes] = []
-    chunk_bytes = largest = 0
-    for payload in payloads:
-        if type(payload) is not bytes:
-            payload = payload_bytes(payload)
-        size = len(payload)
-        if chunk and (chunk_bytes + size > RUN_BYTES_MAX or len(chunk) == BATCH_MESSAGES_MAX):
-            yield chunk, chunk_bytes, largest
-            chunk, chunk_bytes, largest = [], 0, 0
-        chunk.append(payload)
-        chunk_bytes += size
-        largest = max(largest, size)
-    if chunk:
-        yield chunk, chunk_bytes, largest
+def _chunks(payloads: Iterable[Payload]) -> Iterator[tuple[list[bytes], int]]:
+    """Payloads in lists that fit into a batch each, and the bytes of each list; no Python runs per payload."""
+    given = list(payloads)
+    checked = (
+        cast(list[bytes], given) if set(map(type, given)) <= {bytes} else list(map(payload_bytes, given))
+    )
+    waiting = [checked]
+    while waiting:
+        chunk = waiting.pop()
+        size = sum(map(len, chunk))
+        if len(chunk) > 1 and (size > RUN_BYTES_MAX or len(chunk) > BATCH_MESSAGES_MAX):
+            middle = len(chunk) // 2
+            waiting += (chunk[middle:], chunk[:middle])
+        elif chunk:
+            yield chunk, size
 
 
 async def _runs(publishes: list[Publish]) -> list[Run]:

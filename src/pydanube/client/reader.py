@@ -144,10 +144,9 @@ class Reader:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Message]:
-        messages = self.inbox.messages
-        while await self.inbox.next_messages():
-            while messages:
-                yield messages.popleft()
+        while (messages := await self.inbox.next_messages()) is not None:
+            for message in messages:
+                yield message
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; Timeout if none came within `timeout` seconds, or none will come."""

@@ -38,9 +38,13 @@ class SubscribedTopic(TopicFeed):
         """Note that these offsets are done with; those delivered before a seek no longer count."""
         if generation != self.generation:
             return
-        if not self._acks:
+        acks = self._acks
+        if first == acks.last + 1:  # the way of most
+            acks.last = last
+            return
+        if not acks:
             self._loop.call_soon(self.send_acks)
-        self._acks.add(first, last)
+        acks.add(first, last)
 
     def send_acks(self) -> None:
         ranges = self._acks.take()
