@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 
 DANUBE = [sys.executable, "-c", "from pydanube.cli.main import main; main()"]
@@ -20,10 +21,11 @@ SECONDS_MAX = 60
 
 
 @contextmanager
-def running_broker(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def running_broker(folder: Path, **settings: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A broker of its own: its address, and its process."""
     # Journal files are written in full when they are made: small ones make a broker start at once.
-    (folder / "danube.yml").write_text("storage: {wal: {rotation: {max_bytes: 4194304}}}")
+    settings["storage"] = {"wal": {"rotation": {"max_bytes": 4 << 20}}}
+    (folder / "danube.yml").write_text(yaml.safe_dump(settings))
     process = subprocess.Popen(
         [
             *DANUBE,
@@ -198,6 +200,22 @@ def test_a_broker_that_dies_is_an_error(tmp_path: Path) -> None:
     assert status == 1
     assert fields["messages"] > 0  # type: ignore[operator]
     assert fields["messages"] + fields["errors"] == 1_000_000  # type: ignore[operator]
+
+
+def test_an_encrypted_port_is_measured_like_any_other(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.crt")
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    tls = {"cert_file": f"{tmp_path}/server.crt", "key_file": f"{tmp_path}/server.key"}
+    with running_broker(tmp_path, auth={"mode": "tls", "tls": tls}) as (address, _):
+        for protocol in PROTOCOLS:
+            fields = bench_json(
+                *("publish", "--broker", f"danubes://{address}", "--ca", str(tmp_path / "ca.crt")),
+                *("--protocol", protocol, "--count", "20"),
+            )
+            assert fields["messages"] == 20
 
 
 @pytest.mark.parametrize(("protocol", "words"), [("native", "cannot be reached"), ("grpc", "refused")])

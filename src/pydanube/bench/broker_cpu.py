@@ -52,9 +52,9 @@ def await_quiet(pid: int, *, look_seconds: float = 0.25, seconds_max: float = 15
 
 def _is_this_machine(host: str) -> bool:
     try:
-        address = socket.gethostbyname(host.strip("[]") or "127.0.0.1")
+        address = socket.gethostbyname(host)
     except OSError:
-        return host.strip("[]") == "::1"
+        return host == "::1"
     if address.startswith("127."):
         return True
     # Only an address of this machine can be bound.

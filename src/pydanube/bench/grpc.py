@@ -18,7 +18,10 @@ class GrpcFace:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._client = Client(f"http://{plan.broker}", token=plan.token)
+        scheme = "https" if plan.broker.tls else "http"
+        certificate = plan.ca.read_bytes() if plan.ca is not None else None
+        url = f"{scheme}://{plan.broker.host}:{plan.broker.port}"
+        self._client = Client(url, token=plan.token, ca_certificate=certificate)
 
     async def __aenter__(self) -> "GrpcFace":
         return self

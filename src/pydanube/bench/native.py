@@ -14,7 +14,7 @@ from pydanube.bench.faces import Delivery, Take
 from pydanube.bench.plan import Group, Plan, Read, Send, Stream, part
 from pydanube.bench.recorder import Recorder
 from pydanube.bench.sequences import consecutive
-from pydanube.client import Batching, Client, Consumer, Producer, QueueFull, Retries, connect
+from pydanube.client import TLS, Batching, Client, Consumer, Producer, QueueFull, Retries, connect
 from pydanube.kernel.errors import DanubeError
 
 GATHERED_MAX: Final = 1000
@@ -32,7 +32,9 @@ class NativeFace:
         self._client: Client
 
     async def __aenter__(self) -> "NativeFace":
-        connecting = connect(f"danube://{self._plan.broker}", token=self._plan.token, retries=_RETRIES)
+        plan = self._plan
+        tls = TLS(ca=plan.ca) if plan.broker.tls else None
+        connecting = connect(str(plan.broker), token=plan.token, tls=tls, retries=_RETRIES)
         self._client = await self._stack.enter_async_context(connecting)
         return self
 

@@ -1,10 +1,12 @@
 """What a run does: the options of the command, checked, and how they are shared out over processes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from pathlib import Path
 from typing import Final, Literal, TypeVar
 
+from pydanube.client.address import Address
 from pydanube.kernel.errors import Rejected
 
 STAMP_BYTES: Final = 8
@@ -65,7 +67,8 @@ class Group:
 class Plan:
     """One stage of a run; numbers are totals of all processes unless said otherwise."""
 
-    broker: str = "127.0.0.1:6650"
+    broker: Address = Address("127.0.0.1", 6650, tls=False)  # noqa: RUF009 - frozen
+    ca: Path | None = None
     protocol: Protocol = Protocol.NATIVE
     token: str | None = None
     reliable: bool = True
@@ -169,11 +172,18 @@ class Plan:
 
     def settings(self) -> dict[str, object]:
         """For the report: everything but secrets."""
-        plain = {name: value for name, value in asdict(self).items() if name not in _SECRET}
-        return {name: value.value if isinstance(value, Enum) else value for name, value in plain.items()}
+        return {
+            each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in _SECRET
+        }
 
     def with_(self, **changes: object) -> "Plan":
         return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Address | Path) else value
 
 
 def part(total: int, parts: int, index: int) -> int:

@@ -101,5 +101,4 @@ def _connections(plan: Plan, processes: int) -> int:
 
 def local_broker(plan: Plan) -> int | None:
     """The broker's process if it runs on this machine."""
-    host, _, port = plan.broker.rpartition(":")
-    return pid_of_listener(host, int(port))
+    return pid_of_listener(plan.broker.host, plan.broker.port)

@@ -10,6 +10,7 @@ import click
 
 from pydanube.bench.plan import PENDING_BYTES, STAMP_BYTES, Plan, Protocol, Read, Send
 from pydanube.cli.failures import INTERRUPTED
+from pydanube.client.address import Address
 from pydanube.kernel.errors import DanubeError, Rejected
 
 if TYPE_CHECKING:
@@ -22,17 +23,16 @@ Command = Callable[..., None]
 Option = Callable[[Command], Command]
 
 
-class BrokerAddress(click.ParamType[str]):
+class BrokerAddress(click.ParamType[Address]):
     """`host:port`, also written as a URL."""
 
     name = "host:port"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        address = str(value).rpartition("://")[2].rstrip("/")
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or "/" in host:
-            self.fail(f"{value!r} is no address: expected host:port, e.g. 127.0.0.1:6650", param, ctx)
-        return address
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        try:
+            return Address.parse(value)
+        except Rejected as error:
+            self.fail(error.text, param, ctx)
 
 
 def _options(*options: Option) -> Option:
@@ -51,7 +51,18 @@ def _count(flag: str, help: str = "", *, default: int = 1, most: int = 10_000) -
 
 
 _where: Final = _options(
-    click.option("--broker", type=BrokerAddress(), default="127.0.0.1:6650", show_default=True),
+    click.option(
+        "--broker",
+        type=BrokerAddress(),
+        default="127.0.0.1:6650",
+        show_default=True,
+        help="Whom to measure; danubes://host:port by TLS.",
+    ),
+    click.option(
+        "--ca",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Certificate to trust, as PEM.",
+    ),
     click.option(
         "--protocol",
         type=click.Choice([each.value for each in Protocol]),

@@ -1,5 +1,7 @@
 """How a plan is shared out, and what it refuses."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +68,8 @@ def test_the_settings_name_everything_but_the_token() -> None:
     assert "token" not in settings
     assert settings["protocol"] == "grpc"
     assert settings["size"] == 128
+    assert settings["broker"] == "danube://127.0.0.1:6650"
+    json.dumps(settings)
 
 
 @pytest.mark.parametrize(
