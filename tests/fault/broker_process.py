@@ -1,6 +1,7 @@
 """A real broker process of our own: started, killed, stopped, paused; its data and its log stay."""
 
 import asyncio
+import re
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ class BrokerProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or directory / "data"
         self.address = f"127.0.0.1:{_free_port()}"
+        self._metrics_address = f"127.0.0.1:{_free_port()}"
         self.log_path = directory / "broker.log"
         self._config_path = directory / "broker.yml"
         self._config_path.write_text(CONFIG)
@@ -61,7 +63,7 @@ class BrokerProcess:
         self._ready = asyncio.Event()
         self._process = await asyncio.create_subprocess_exec(
             *self._prefix, str(Path(sys.executable).with_name("danube")), "broker", "--mode", "standalone",
-            "--data-dir", str(self.data_dir), "--broker-addr", self.address, "--prom-exporter", "off",
+            "--data-dir", str(self.data_dir), "--broker-addr", self.address, "--prom-exporter", self._metrics_address,
             "--config-file", str(self._config_path),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -107,6 +109,23 @@ class BrokerProcess:
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
+
+    async def lags(self) -> dict[tuple[str, str], int]:
+        """By topic and subscription, how many messages the broker counts as not acknowledged."""
+        host, _, port = self._metrics_address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n")
+            page = (await asyncio.wait_for(reader.read(), READY_SECONDS_MAX)).decode()
+        finally:
+            writer.close()
+        found = {}
+        for line in page.splitlines():
+            if line.startswith("danube_subscription_lag_messages{"):
+                labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+                found[labels["topic"], labels["subscription"]] = int(float(line.rpartition(" ")[2]))
+        assert found, f"the broker names no lag: {page[:300]}"
+        return found
 
     def log_tail(self, lines: int = 30) -> str:
         """The last lines it wrote, in all its lives."""

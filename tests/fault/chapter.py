@@ -12,8 +12,10 @@ from pathlib import Path
 from tests.fault.broker_process import BrokerFailedError, BrokerProcess
 from tests.fault.cast import Cast
 from tests.fault.faults import Nemesis
-from tests.fault.history import History, Problem, Rule, SubscriptionHistory
+from tests.fault.history import History, Problem, ReaderHistory, Rule, SubscriptionHistory
 from tests.fault.messages import Message
+from tests.fault.native_clients import NativeReader
+from tests.fault.wire import Wire
 
 PATIENCE_SECONDS = 20.0
 """How long nothing may move before a subscription counts as stuck: less than the 30 s of an ack deadline, which
@@ -39,6 +41,8 @@ class Chapter:
         self._report = report
         self._broker = BrokerProcess(directory)
         self._nemesis = Nemesis(self._broker, self.history, random.Random(self._dice.random()))
+        self._wire = Wire(self._broker.address)
+        self._weather = random.Random(self._dice.random())
         self._cast = Cast(
             self._broker.address, self.history, random.Random(self._dice.random()), producers=producers
         )
@@ -52,16 +56,19 @@ class Chapter:
         return self._broker.log_tail()
 
     def counts(self) -> dict[str, int]:
-        return self._cast.counts()
+        return self._cast.counts() | {"cuts": self._wire.troubles}
 
     async def run(self, *, seconds: float, rounds_max: int) -> None:
         """Do harm for a while, then judge. What went wrong is in `problems`."""
         deadline = asyncio.get_running_loop().time() + seconds
-        observer: asyncio.Task[None] | None = None
+        background: list[asyncio.Task[None]] = []
         try:
             await self._nemesis.start()
+            await self._wire.start()
+            self._cast.native_address = self._wire.address
             await self._cast.begin()
-            observer = asyncio.create_task(self._observe())
+            self._bad_weather = asyncio.create_task(self._make_weather())
+            background = [asyncio.create_task(self._observe()), self._bad_weather]
             while (
                 self.rounds < rounds_max
                 and asyncio.get_running_loop().time() < deadline
@@ -73,16 +80,24 @@ class Chapter:
         except BrokerFailedError as error:
             self.history.object(Rule.UNCLEAN, str(error))
         finally:
-            if observer is not None:
-                observer.cancel()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             if self._broker.is_running:
                 await self._broker.kill()
             await self._cast.close()
+            await self._wire.close()
 
     async def _observe(self) -> None:
         while True:
             await asyncio.sleep(1)
             self._nemesis.note_cursors()
+
+    async def _make_weather(self) -> None:
+        """Cut and hold up the native clients' connections all the time."""
+        while True:
+            await asyncio.sleep(self._weather.uniform(0.05, 1.0))
+            await self._wire.trouble(self._weather)
 
     async def _round(self) -> None:
         self.rounds += 1
@@ -104,7 +119,7 @@ class Chapter:
         if self.problems:
             return fences
         working = [s for s in self.history.subscriptions if s not in self._cast.audits]
-        await self._caught_up(working, fences, when)
+        await self._caught_up(working, self._cast.readers, fences, when)
         self._judge(fences)
         return fences
 
@@ -112,15 +127,17 @@ class Chapter:
         """Everything acknowledged; everything read once more from the start; nothing comes again afterwards."""
         self._report("end: publishing stops, everything is acknowledged")
         await self._cast.end_publishing()
+        self._bad_weather.cancel()
         for consumer in self._cast.consumers:
             await consumer.acknowledge_everything()
         fences = await self._check("the end")
         if self.problems:
             return
         await self._all_acknowledged(fences)
+        await self._without_lag()
         self._report("end: the auditors read everything")
         self._cast.begin_audit()
-        await self._caught_up(self._cast.audits, fences, "the audit")
+        await self._caught_up(self._cast.audits, self._cast.reading_again, fences, "the audit")
         self._judge(fences)
         if self.problems:
             return
@@ -142,13 +159,25 @@ class Chapter:
             return []
 
     async def _caught_up(
-        self, subscriptions: list[SubscriptionHistory], fences: list[Message], when: str
+        self,
+        subscriptions: list[SubscriptionHistory],
+        readers: list[NativeReader],
+        fences: list[Message],
+        when: str,
     ) -> None:
+        def behind() -> list[ReaderHistory]:
+            ends = {fence_topic.name: fence_topic.offsets.get(fence) for fence_topic, fence in by_topic}
+            seen = [reader.seen for reader in readers]
+            return [r for r in seen if (end := ends[r.topic.name]) is None or r.next_offset <= end]
+
         def missing() -> dict[SubscriptionHistory, list[int]]:
             found = {s: self.history.missing(s, fence) for s, fence in self._with_fence(fences)}
             return {s: offsets for s, offsets in found.items() if offsets and s in subscriptions}
 
-        if await self._until(lambda: sum(map(len, missing().values()))):
+        by_topic = list(zip(self._cast.topics, fences, strict=True))
+        if await self._until(lambda: sum(map(len, missing().values())) + len(behind())):
+            for reader in behind():
+                self.history.object(Rule.STUCK, f"at {when} {reader} stands at {reader.next_offset}")
             for subscription, offsets in missing().items():
                 end = subscription.topic.offsets.get(dict(self._with_fence(fences))[subscription])
                 rule = Rule.SKIPPED if end in subscription.delivered else Rule.STUCK
@@ -162,11 +191,28 @@ class Chapter:
         working = [s for s in self.history.subscriptions if s not in self._cast.audits]
 
         def unanswered() -> int:
-            return sum(len(s.delivered - s.acked) for s in working)
+            return sum(len(self.history.unanswered(s)) for s in working)
 
         if await self._until(unanswered):
-            left = {str(s): sorted(s.delivered - s.acked)[:5] for s in working if s.delivered - s.acked}
+            left = {str(s): found[:5] for s in working if (found := self.history.unanswered(s))}
             self.history.object(Rule.STUCK, f"delivered, but no ack of it was ever confirmed: {left}")
+
+    async def _without_lag(self) -> None:
+        """Everything is acknowledged, so the broker must not think that anything is left."""
+        audited = {(s.topic.name, s.name) for s in self._cast.audits}
+
+        async def lagging() -> dict[tuple[str, str], int]:
+            return {
+                who: lag for who, lag in (await self._broker.lags()).items() if lag and who not in audited
+            }
+
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while (left := await lagging()) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.1)
+        if left:
+            self.history.object(
+                Rule.STUCK, f"everything was acknowledged, but the broker says what lags: {left}"
+            )
 
     async def _until(self, left: Callable[[], int]) -> bool:
         """Wait until nothing is left; True if that number stood still for too long."""

@@ -8,13 +8,17 @@ it compares what was attempted with what was delivered. Time is logical: a count
     twice      one attempt in two places
     rewritten  one offset that carried two messages
     hole       an offset that was never delivered below one that was
-    reordered  in the log before something that was acknowledged before it was even sent
+    reordered  in the log before something that was acknowledged before it was even sent, or before something that
+               the same producer sent earlier, if it is one that keeps its order
+    misplaced  acknowledged with another offset than the one it is at
+    fenced     sent in a session that was over, and taken all the same
 
 A subscription is owed every offset for which it never sent an ack, again in each life of the broker (skipped
 if it does not come: the cursor was ahead). What it had acknowledged without a gap before a clean stop must not
 come again (unsettled).
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -44,6 +48,8 @@ class Rule(Enum):
     REWRITTEN = "rewritten"
     HOLE = "hole"
     REORDERED = "reordered"
+    MISPLACED = "misplaced"
+    FENCED = "fenced"
     OUT_OF_ORDER = "out of order"
     SKIPPED = "skipped"
     UNSETTLED = "unsettled"
@@ -78,6 +84,8 @@ class Attempt:
     started: int
     end: End | None = None
     ended: float = math.inf
+    offset: int | None = None
+    """Where the broker said it is."""
 
 
 @dataclass(slots=True)
@@ -86,6 +94,10 @@ class TopicHistory:
     attempts: dict[Message, Attempt] = field(default_factory=dict)
     log: dict[int, Message] = field(default_factory=dict)
     offsets: dict[Message, int] = field(default_factory=dict)
+    in_order: set[str] = field(default_factory=set)
+    """Producers whose messages must be in the log in the order of their numbers."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """Of producers whose session is over: how many messages the broker had taken when it ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +117,10 @@ class SubscriptionHistory:
     """Not to be delivered again in any later life."""
     settled_in: int = 0
     """The life of the broker at whose end `settled_below` was promised."""
+    begins_lowest: bool = True
+    """The first offset of a life is its lowest. Not so where several consumers share and buffer what comes."""
+    uncertain: set[int] = field(default_factory=set)
+    """The answer to an ack was lost, and nothing came again since."""
 
     def __str__(self) -> str:
         return f"{self.topic.name} {self.name}"
@@ -119,6 +135,18 @@ class StreamHistory:
     is_open: bool = True
     seen: set[int] = field(default_factory=set)
     highest: dict[str, int] = field(default_factory=lambda: defaultdict(lambda: -1))
+
+
+@dataclass(slots=True, eq=False)
+class ReaderHistory:
+    """One reader, through all its connections: it sees every offset once, in order."""
+
+    topic: TopicHistory
+    name: str
+    next_offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.topic.name} reader {self.name}"
 
 
 class History:
@@ -151,6 +179,7 @@ class History:
         for subscription in self.subscriptions:
             subscription.delivered.clear()
             subscription.acked.clear()
+            subscription.uncertain.clear()
 
     def stop_asked(self) -> None:
         """From here on acks may come too late to count."""
@@ -175,7 +204,9 @@ class History:
         """
         found = {}
         for subscription in self.subscriptions:
-            if subscription.order is not Order.KEY and subscription.delivered:
+            if subscription.order is Order.KEY or not subscription.begins_lowest:
+                continue
+            if subscription.delivered:
                 offset = min(subscription.delivered)
                 while offset in subscription.acked:
                     offset += 1
@@ -198,10 +229,56 @@ class History:
         self._now += 1
         assert message not in topic.attempts, f"{message} was attempted before: give it another sequence"
         attempt = topic.attempts[message] = Attempt(message, key, self._now)
+        if message.producer in topic.taken:
+            attempt.end, attempt.ended = End.FAIL, self._now
         return attempt
 
-    def publish_ended(self, topic: TopicHistory, attempt: Attempt, end: End) -> None:
+    def publish_ended(
+        self, topic: TopicHistory, attempt: Attempt, end: End, offset: int | None = None
+    ) -> None:
+        """How it went for the client; `offset` if the broker said where the message is."""
         self._now += 1
+        taken = topic.taken.get(attempt.message.producer)
+        if taken is not None:
+            # What the next session heard has decided already; the client must agree.
+            self._check_against_session(topic, attempt, end, taken)
+        else:
+            self._ended(topic, attempt, end)
+        if end is End.OK and offset is not None:
+            attempt.offset = offset
+            self._check_place(topic, attempt)
+
+    def session_ended(self, topic: TopicHistory, producer: str, taken: int) -> None:
+        """A newer session of the producer was told how many messages the broker has of it: it can take no more."""
+        self._now += 1
+        topic.taken[producer] = taken
+        for number in itertools.count():
+            attempt = topic.attempts.get(Message(producer, number))
+            if attempt is None:
+                return
+            if attempt.end in (End.OK, End.FAIL):
+                self._check_against_session(topic, attempt, attempt.end, taken)
+            else:
+                attempt.end, attempt.ended = End.OK if number < taken else End.FAIL, self._now
+                if attempt in self._unbounded:
+                    self._unbounded.remove(attempt)
+                if attempt.end is End.FAIL and attempt.message in topic.offsets:
+                    self._object_to_refused(topic, attempt.message)
+
+    def _check_against_session(self, topic: TopicHistory, attempt: Attempt, end: End, taken: int) -> None:
+        number = attempt.message.sequence
+        if end is End.OK and number >= taken:
+            self.object(
+                Rule.FENCED,
+                f"{topic.name} {attempt.message} was acknowledged, but its session ended with {taken} messages",
+            )
+        elif end is End.FAIL and number < taken:
+            self.object(
+                Rule.PHANTOM,
+                f"{topic.name} {attempt.message} was refused, but its session ended with {taken} messages",
+            )
+
+    def _ended(self, topic: TopicHistory, attempt: Attempt, end: End) -> None:
         attempt.end = end
         if end is End.UNKNOWN and self._is_alive:
             self._unbounded.append(attempt)  # It may still lie in some buffer of the broker.
@@ -209,6 +286,16 @@ class History:
             attempt.ended = self._now
         if end is End.FAIL and attempt.message in topic.offsets:
             self._object_to_refused(topic, attempt.message)
+
+    def _check_place(self, topic: TopicHistory, attempt: Attempt) -> None:
+        at = topic.offsets.get(attempt.message, attempt.offset)
+        there = topic.log.get(attempt.offset, attempt.message) if attempt.offset is not None else None
+        if at != attempt.offset or there != attempt.message:
+            self.object(
+                Rule.MISPLACED,
+                f"{topic.name} {attempt.message} was acknowledged with offset {attempt.offset}, where {there} is; "
+                f"it is at {at}",
+            )
 
     # Consuming.
 
@@ -236,6 +323,7 @@ class History:
             return  # Left over in the client from before a restart.
         subscription.delivered.add(offset)
         subscription.acked.discard(offset)
+        subscription.uncertain.discard(offset)
         if offset < subscription.settled_below and subscription.settled_in < self.life:
             self.object(
                 Rule.UNSETTLED,
@@ -256,6 +344,29 @@ class History:
         # The broker says ok to acks that came too late, so only those on a living stream count.
         if stream.is_open and stream.life == self.life and self._is_alive and not self._promised:
             stream.subscription.acked.add(offset)
+
+    def ack_lost(self, stream: StreamHistory, offset: int) -> None:
+        """No answer came, so it may have counted or not. If not, the message comes again."""
+        self._now += 1
+        if stream.life == self.life and offset not in stream.subscription.acked:
+            stream.subscription.uncertain.add(offset)
+
+    def unanswered(self, subscription: SubscriptionHistory) -> list[int]:
+        """Delivered in this life, and neither acknowledged nor perhaps acknowledged."""
+        return sorted(subscription.delivered - subscription.acked - subscription.uncertain)
+
+    # Reading.
+
+    def reader_opened(self, topic: TopicHistory, name: str) -> ReaderHistory:
+        """A reader from the first offset on."""
+        return ReaderHistory(topic, name)
+
+    def read(self, reader: ReaderHistory, offset: int, message: Message, key: str = "") -> None:
+        self._now += 1
+        if offset != reader.next_offset:
+            self.object(Rule.HOLE, f"{reader} got offset {offset} when {reader.next_offset} was next")
+        reader.next_offset = offset + 1
+        self._read(reader.topic, offset, message, key)
 
     def missing(self, subscription: SubscriptionHistory, fence: Message) -> list[int]:
         """Offsets up to the fence that the subscription is owed in this life and has not got yet.
@@ -303,6 +414,20 @@ class History:
                 f"offset {end}",
             )
         self._judge_order(topic)
+        self._judge_producers(topic)
+
+    def _judge_producers(self, topic: TopicHistory) -> None:
+        last: dict[str, int] = {}
+        for offset in sorted(topic.log):
+            producer, number = topic.log[offset]
+            if producer in topic.in_order:
+                if number < last.get(producer, -1):
+                    self.object(
+                        Rule.REORDERED,
+                        f"{topic.name} offset {offset} is {topic.log[offset]}, behind {producer}#{last[producer]}",
+                    )
+                    return
+                last[producer] = number
 
     def _judge_order(self, topic: TopicHistory) -> None:
         earliest_end = math.inf
@@ -342,6 +467,8 @@ class History:
             )
             return
         topic.offsets[message] = offset
+        if attempt.offset is not None:
+            self._check_place(topic, attempt)
         if attempt.end is End.FAIL:
             self._object_to_refused(topic, message)
 
