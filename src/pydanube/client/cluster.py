@@ -7,9 +7,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from pydanube.client.address import Address
 from pydanube.client.connection import Connection, Dialling
-from pydanube.client.errors import Disconnected
 from pydanube.client.retries import Patience, Retries
-from pydanube.kernel.errors import DanubeError, ErrorCode, Unavailable
+from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
@@ -41,20 +40,21 @@ class Cluster:
     async def connection(self, address: Address) -> Connection:
         """The connection to a broker; made if there is none. Many callers share one attempt."""
         if self._is_closed:
-            raise Unavailable(f"{address}: the client is closed")
+            raise Rejected(f"{address}: the client is closed")
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
         dialled = self._dialled.get(address)
         if dialled is None:
             dialled = asyncio.create_task(self._dial(address))
+            dialled.add_done_callback(_seen)
             dialled.add_done_callback(_note_failure)
             self._dialled[address] = dialled
         try:
             return await asyncio.shield(dialled)
         except asyncio.CancelledError:
             if dialled.cancelled():  # the client was closed, not the caller cancelled
-                raise Disconnected(f"{address}: the client was closed") from None
+                raise Rejected(f"{address}: the client was closed") from None
             raise
 
     async def _dial(self, address: Address) -> Connection:
@@ -122,5 +122,11 @@ class Cluster:
 
 def _note_failure(dialled: "asyncio.Task[Connection]") -> None:
     """Whoever waits hears of it; if nobody does any more, it is not worth a warning."""
+    if not dialled.cancelled():
+        dialled.exception()
+
+
+def _seen(dialled: "asyncio.Task[Connection]") -> None:
+    """Whoever waited may be gone: a failure then concerns nobody."""
     if not dialled.cancelled():
         dialled.exception()
