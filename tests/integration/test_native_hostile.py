@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from broker_harness.broker_process import BrokerProcess
 from broker_harness.native_wire import EARLIEST, LATEST, MUCH, NativeClient, NativeProducer, NativeRefusal
-from broker_harness.running_broker import RunningBroker
-from broker_harness.wire_client import SHARED
+from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.wire_client import SHARED, eventually
 
 from pydanube.kernel.errors import ErrorCode
 from pydanube.protocol.native import frames
+from pydanube.protocol.native.bodies import encode_credit
 from pydanube.protocol.native.frames import encode_frame, publish_header
 
 TOPIC = "/default/t"
@@ -83,6 +84,27 @@ async def test_consumers_that_never_read_cost_a_bounded_amount(tmp_path: Path) -
             consumer.give(item.messages)
             await consumer.ack(item.base, item.base + item.messages - 1)
         assert count > 2_000
+
+
+async def test_no_more_is_dispatched_than_sockets_and_one_buffer_hold(start_broker: StartBroker) -> None:
+    """However much credit there is, in however many channels: the rest may go to others."""
+    broker = await start_broker(metrics=True)
+    honest, greedy = await broker.native(), await broker.native()
+    await _publish(honest, 60 * MIB)
+    for n in range(5):
+        await greedy.subscribe(TOPIC, f"greedy {n}", start=EARLIEST, unacked_max=1_000_000, credit=(0, 0))
+    greedy.stop_reading()
+    for channel in range(1, 100):
+        greedy.send(frames.CREDIT, encode_credit((1 << 32) - 1, 1 << 40), channel=channel)
+    sent = [-1.0]
+
+    async def nothing_more_comes() -> bool:
+        await asyncio.sleep(0.1)
+        sent.append(await broker.metric("danube_consumer_bytes_out_total"))
+        return sent[-1] == sent[-2] > 0
+
+    await eventually(nothing_more_comes)
+    assert sent[-1] < 32 * MIB, sent[-1] / MIB  # of 300; sockets on one machine hold up to ten
 
 
 @pytest.mark.parametrize("kind", ["ping", "lookup", "refused publishes"])

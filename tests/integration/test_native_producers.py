@@ -1,6 +1,5 @@
 """Publishing over the native protocol (docs/protocol.md: Publishing, Entry bodies)."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -370,7 +369,9 @@ async def test_native_calls_are_counted(start_broker: StartBroker) -> None:
     await producer.send_batch(*"cdefg")
     with refused_with(ErrorCode.MALFORMED_REQUEST):
         await producer.send(b"\xff")
-    assert await broker.metric("danube_topic_messages_in_total") == 7
     native.send(frames.WELCOME)
     assert await native.closed_with() is ErrorCode.PROTOCOL_VIOLATION
-    await asyncio.sleep(0)
+    assert await broker.metric("danube_topic_messages_in_total") == 7
+    assert await broker.metric("danube_broker_rpc_total") == 3 + 1 + 1  # taken, refused, opened
+    assert await broker.metric("danube_connections_total") == 1
+    assert await broker.metric("danube_connection_protocol_errors_total") == 1

@@ -9,6 +9,12 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import structlog
+
+from pydanube.kernel.errors import DanubeError
+
+log = structlog.get_logger("pydanube.broker")
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -26,6 +32,17 @@ def unbroken(
         task = asyncio.get_running_loop().create_task(change(*args, **kwargs))
         _running.add(task)
         task.add_done_callback(_running.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_tell_nobody)
+            raise
 
     return run
+
+
+def _tell_nobody(task: asyncio.Task[Any]) -> None:
+    """Whoever asked is gone: a refusal is of no interest any more, a bug is."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, DanubeError):
+        log.error("a change failed after its caller had gone", exc_info=error)
