@@ -18,6 +18,8 @@ WARM_RATE_GAIN_MAX = 1.25
 """Who gets faster by more than this from one slice to the next is still warming up."""
 SLICES_TO_WARM_UP_MAX = 4
 SLICE_MESSAGES_MIN = 2_000
+MESSAGES_PER_TOPIC_MIN = 20
+"""Fewer, and what is measured is the opening of topics."""
 SLICE_MESSAGES_MAX = 4_000_000
 
 
@@ -122,7 +124,8 @@ class Turn:
 
     def _sized(self, case: str, action: Action, load: Load, like: str) -> None:
         rate = self._warm_rate(self._key(like), action, load)
-        outcome = self._measure(case, action, replace(load, count=_bounded(rate * self.effort.seconds)))
+        count = max(_bounded(rate * self.effort.seconds), load.topics * MESSAGES_PER_TOPIC_MIN)
+        outcome = self._measure(case, action, replace(load, count=count))
         if like == case:
             self._findings.rates[self._key(case)] = outcome.rate / load.consumers
 
