@@ -32,8 +32,9 @@ choose, `--write-docs` refreshes the part below.
 - CPU is that of the server and its children, from the kernel's books, over the whole slice.
 - Fan-out counts deliveries. Catch-up reads as many messages as fit into the given size at 1 KiB, for both sizes, without
   acks except on RabbitMQ's queues, which cannot be read without.
-- Latency is counted from the moment a message was due, by PerfTest from the moment it was sent. Kafka lingers 5 ms when
-  publishing, 0 ms here.
+- Latency is counted from the moment a message was due, the first fifth of the messages left out. PerfTest (RabbitMQ's
+  queues) counts from the moment of sending and gives percentiles second by second: shown is their mean, without the first.
+  Kafka lingers 5 ms when publishing, 0 ms here.
 - Topics are what a user would take: streams of Redis and RabbitMQ, topics of Kafka and ours, subjects of one NATS stream.
 """
 SECTION = f"\n## Against the peers\n\n{METHOD}\n{BEGIN}{END}"

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.load import LoadError
@@ -96,27 +97,32 @@ def kafka_consumer(text: str) -> Outcome:
 def perf_test(text: str, *, messages: int, received: bool) -> Outcome:
     """RabbitMQ's PerfTest: the rate of confirms or of deliveries, and the consumers' latency.
 
-    The rate is that of the seconds after the first, which belongs to the tool's own warm-up; a run too short for
-    that has its overall average only.
+    Both are means over the seconds after the first, which belongs to the tool's own warm-up; a run too short for
+    that has its overall figures only.
     """
-    each_second = [
-        int(rate) for rate in re.findall(rf"{'received' if received else 'confirmed'}: (\d+) msg/s", text)
-    ]
     overall = re.search(rf"{'receiving' if received else 'sending'} rate avg: (\d+) msg/s", text)
     if overall is None:
         raise _not_understood("PerfTest", text)
-    warm = each_second[1:]
-    rate = statistics.mean(warm) if len(warm) >= WARM_SECONDS_MIN else int(overall[1])
+    each_second = re.findall(rf"{'received' if received else 'confirmed'}: (\d+) msg/s", text)
+    rate = _after_warm_up(each_second) or int(overall[1])
     if rate == 0:
         raise _not_understood("PerfTest", text)
-    percentiles = r", consumer latency min/median/75th/95th/99th [\d.]+/([\d.]+)/[\d.]+/[\d.]+/([\d.]+) µs"
-    latency = re.search(percentiles, text)
+    spread = r"[\d.]+/([\d.]+)/[\d.]+/[\d.]+/([\d.]+) µs"
+    seconds = re.findall(rf"min/median/75th/95th/99th consumer latency: {spread}", text)
+    whole = re.search(rf", consumer latency min/median/75th/95th/99th {spread}", text)
+    p50_us, p99_us = map(float, whole.groups()) if whole else (0.0, 0.0)
     return Outcome(
         messages=messages,
         seconds=messages / rate,
-        p50_us=float(latency[1]) if latency else 0.0,
-        p99_us=float(latency[2]) if latency else 0.0,
+        p50_us=_after_warm_up([p50 for p50, _ in seconds]) or p50_us,
+        p99_us=_after_warm_up([p99 for _, p99 in seconds]) or p99_us,
     )
+
+
+def _after_warm_up(each_second: Sequence[str]) -> float:
+    """The mean of all but the first; zero if that is too little to go by."""
+    warm = [float(figure) for figure in each_second[1:]]
+    return statistics.mean(warm) if len(warm) >= WARM_SECONDS_MIN else 0.0
 
 
 def _not_understood(tool: str, text: str) -> LoadError:

@@ -21,6 +21,9 @@ SLICE_MESSAGES_MIN = 2_000
 MESSAGES_PER_TOPIC_MIN = 20
 """Fewer, and what is measured is the opening of topics."""
 SLICE_MESSAGES_MAX = 4_000_000
+PACED_MESSAGES_MIN = 500
+PACED_SECONDS_MIN = 4.0
+"""A tool on a virtual machine needs seconds, not messages, to get warm; a rate does not make it hurry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ class Turn:
             count = min(count * PILOT_GROWTH, SLICE_MESSAGES_MAX)
 
     def _paced(self, case: str, load: Load, rate: int) -> None:
-        count = max(SLICE_MESSAGES_MIN // 4, round(rate * self.effort.seconds))
+        count = max(PACED_MESSAGES_MIN, round(rate * max(self.effort.seconds, PACED_SECONDS_MIN)))
         self._measure(case, self.service.latency, replace(load, count=count, rate=rate))
 
     def _measure(self, case: str, action: Action, load: Load) -> Outcome:
