@@ -214,6 +214,29 @@ async def test_a_deliver_frame_carries_many_items(native: NativeClient, producer
     ]
 
 
+async def test_every_item_tells_when_it_was_appended(broker: RunningBroker) -> None:
+    native = await broker.native()
+    producer = await native.open_producer(TOPIC)
+    live = await native.open_producer("/default/live", reliable=False)
+    listener = await native.subscribe("/default/live")
+    consumer = await native.subscribe(TOPIC)
+    times = []
+    timed = producer.row("d", attributes={"x-ttl": "99999999"})
+    for body in (producer.row("a"), producer.batch(["b", "c"]), timed):
+        broker.clock.advance(10_000)
+        before = broker.clock.now_ms()
+        await producer.send(body)
+        times.append((await consumer.item()).append_ms)
+        assert before <= times[-1] <= broker.clock.now_ms()
+    await live.send_batch("x", "y")
+    assert times[-1] <= (await listener.item()).append_ms <= broker.clock.now_ms()
+    await broker.restart()
+    native = await broker.native()
+    again, reader = await native.subscribe(TOPIC), await native.open_reader(TOPIC)
+    for receiver in (again, reader):
+        assert [(await receiver.item()).append_ms for _ in range(3)] == times
+
+
 # ── acks ────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,9 +1,17 @@
 """Publishing over the native protocol (docs/protocol.md: Publishing, Entry bodies)."""
 
+import asyncio
 from typing import Any
 
 import pytest
-from broker_harness.native_wire import EARLIEST, NativeClient, NativeProducer, refused_with
+from broker_harness.native_wire import (
+    EARLIEST,
+    LATEST,
+    NativeClient,
+    NativeProducer,
+    NativeRefusal,
+    refused_with,
+)
 from broker_harness.running_broker import RunningBroker, StartBroker
 
 from pydanube.kernel.errors import ErrorCode
@@ -359,6 +367,45 @@ async def test_published_messages_outlive_their_connection(
     while taken[-1:] != ["99"]:
         taken += await reader.payloads(1)
     assert taken == [str(n) for n in range(100)]
+
+
+async def test_publishes_into_a_stopping_broker_are_kept_or_refused(broker: RunningBroker) -> None:
+    native = await broker.native()
+    producer = await native.open_producer(TOPIC)
+    requests: list[int] = []
+
+    async def publish() -> None:
+        while True:
+            await native.ping()
+            for _ in range(20):
+                requests.append(producer.publish(producer.row(str(len(requests)))))
+
+    publishing = asyncio.create_task(publish())
+    while len(requests) < 500:
+        await asyncio.sleep(0)
+    await broker.stop()
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)
+    assert await native.closed_with() is ErrorCode.STOPPING
+    outcomes: dict[str, set[int]] = {"kept": set(), "refused": set(), "unknown": set()}
+    for n, request in enumerate(requests):
+        if native._answers[request].empty():
+            outcomes["unknown"].add(n)
+            continue
+        try:
+            await producer.published(request)
+            outcomes["kept"].add(n)
+        except NativeRefusal as refusal:
+            outcomes["refused"].add(n)
+            if refusal.code not in (ErrorCode.TOPIC_DRAINING, ErrorCode.STOPPING):
+                raise
+    await broker.start()
+    reader = await (await broker.native()).open_reader(TOPIC, EARLIEST, LATEST)
+    stored = [int(received.payload) for received in await reader.rest()]
+    assert stored == sorted(set(stored))
+    assert outcomes["kept"] <= set(stored)
+    assert not outcomes["refused"] & set(stored)
+    assert set(stored) <= outcomes["kept"] | outcomes["unknown"]
 
 
 async def test_native_calls_are_counted(start_broker: StartBroker) -> None:

@@ -136,7 +136,7 @@ class NativeConnection(ServedConnection):
     def hold(self, size: int) -> None:
         """A channel holds back so much more for this tick's write; when the room is full, all hear of it."""
         self._held_bytes += size
-        if not self._is_full and self.room_bytes() == 0:
+        if self._held_bytes + self._out_bytes >= self.server.limits.write_buffer_bytes and not self._is_full:
             self._is_full = True
             self._tell_room()
 

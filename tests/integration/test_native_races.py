@@ -1,0 +1,166 @@
+"""Things that happen in one moment of the broker's loop: staged by hand, since no network does so reliably."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pydanube.broker.broker import Broker, BrokerSettings
+from pydanube.broker.durable_subscription import DurableSubscription
+from pydanube.broker.sessions import Consumer, Outlet
+from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.policies import SubscriptionType
+from pydanube.log import Journal
+from pydanube.metadata import MemoryStore
+from pydanube.protocol import native_pb2 as pb
+from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
+from pydanube.protocol.native import frames
+from pydanube.protocol.native.bodies import decode_items, encode_credit
+from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame
+from pydanube.segments.memory_disk import MemoryDisk
+from pydanube.server.process import SystemClock, SystemDice
+from pydanube.wire.connections import WritePass
+from pydanube.wire.discovery_service import Advertised
+from pydanube.wire.native_connection import NativeServer
+
+TOPIC = "/default/t"
+HELLO = pb.Hello(version_min=1, version_max=1).SerializeToString()
+
+
+class Wire:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._cutter = FrameReader(frames.FRAME_BYTES_MAX)
+
+    def write(self, data: bytes) -> None:
+        self.frames += self._cutter.receive(data)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def delivered(self) -> list[int]:
+        found = [decode_items(frame.body) for frame in self.frames if frame.kind == frames.DELIVER]
+        return [item.base for items in found for item in items]
+
+
+class Mute(Outlet):
+    """A stream nobody takes anything from."""
+
+    is_ended = False
+
+    def room(self) -> int:
+        return 0
+
+    def room_bytes(self) -> int:
+        return 0
+
+    def send(self, *_: Any) -> None:
+        raise AssertionError("there was no room")
+
+    def end(self, error: DanubeError | None = None) -> None:
+        self.is_ended = True
+
+    def seeked(self, next_offset: int) -> bool:
+        return True
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    clock = SystemClock()
+    store = MemoryStore(clock)
+    journal = await Journal.open(Path("/data/journal"), metadata=store, clock=clock, disk=MemoryDisk())
+
+    async def no_subject(_: str) -> bool:
+        return False
+
+    broker = Broker(
+        settings=BrokerSettings(),
+        store=store,
+        journal=journal,
+        clock=clock,
+        dice=SystemDice(),
+        subject_exists=no_subject,
+    )
+    await broker.start()
+    yield broker
+    await broker.stop()
+    await journal.close()
+
+
+async def _subscribe(broker: Broker, name: str = "c") -> Consumer:
+    return await broker.subscribe(
+        topic_name=TOPIC, subscription_name="s", consumer_name=name, kind=SubscriptionType.EXCLUSIVE
+    )
+
+
+async def test_what_a_seek_takes_back_before_it_left_costs_no_credit(broker: Broker) -> None:
+    producer = await broker.create_producer(topic_name=TOPIC, producer_name="p", dispatch=1)
+    server = NativeServer(
+        broker, Advertised("", ""), identity="test", write_pass=WritePass(broker.agenda.run)
+    )
+    connection = server.new_connection(lambda: None)
+    wire = Wire()
+    connection.connection_made(wire)  # type: ignore[arg-type]
+    subscribe = pb.Subscribe(topic=TOPIC, subscription="s", consumer="c").SerializeToString()
+    connection.data_received(
+        frames.PREFACE
+        + encode_frame(frames.HELLO, 0, 1, HELLO)
+        + encode_frame(frames.SUBSCRIBE, 2, 2, subscribe)
+    )
+    while wire.frames[-1].kind != frames.SUBSCRIBED:
+        await asyncio.sleep(0)
+    row = StreamMessage(msg_id=MsgID(producer_id=producer.id, topic_name=TOPIC)).SerializeToString()
+    connection.data_received(encode_frame(frames.CREDIT, 2, 0, encode_credit(3, 3 * len(row))))
+    safe = asyncio.Event()
+    for n in range(3):
+        broker.publish_entry(producer, 0, 0, row, lambda _, n=n: safe.set() if n == 2 else None)  # type: ignore[misc]
+    await safe.wait()
+    broker.agenda.run()  # three messages wait for the write at the end of this tick
+    subscription = producer.topic.subscriptions["s"]
+    assert isinstance(subscription, DurableSubscription)
+    assert wire.delivered() == []
+    subscription.seek(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [frame.kind for frame in wire.frames[-2:]] == [frames.SEEKED, frames.DELIVER]
+    assert wire.delivered() == [0, 1, 2]
+    connection.connection_lost(None)
+
+
+async def test_who_subscribes_under_the_name_of_one_who_is_leaving_stays(broker: Broker) -> None:
+    producer = await broker.create_producer(topic_name=TOPIC, producer_name="p", dispatch=1)
+    consumer = await _subscribe(broker)
+    session = broker.receive(consumer.id, Mute())
+    topic = producer.topic
+    async with topic.changing:  # some other change is under way
+        coming = asyncio.create_task(_subscribe(broker))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        broker.stream_lost(session)
+        leaving = asyncio.create_task(broker.leave(consumer))
+        await asyncio.sleep(0)
+    stays = await coming
+    outlet = Mute()
+    broker.receive(stays.id, outlet)
+    await leaving
+    assert topic.subscriptions["s"].consumers == {"c": stays}
+    assert not outlet.is_ended
+
+
+async def test_one_who_leaves_and_nobody_came_is_gone(broker: Broker) -> None:
+    producer = await broker.create_producer(topic_name=TOPIC, producer_name="p", dispatch=1)
+    consumer = await _subscribe(broker)
+    broker.stream_lost(broker.receive(consumer.id, Mute()))
+    await broker.leave(consumer)
+    assert producer.topic.subscriptions["s"].consumers == {}
+    await _subscribe(broker, "another")
