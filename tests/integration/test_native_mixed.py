@@ -209,6 +209,15 @@ async def test_key_shared_takes_batches_apart_and_keeps_the_order_of_keys(
         assert len(owners[key]) == 1, key
 
 
+async def test_key_filters_choose_messages_of_batches(native: NativeClient, producer: NativeProducer) -> None:
+    red = await native.subscribe(TOPIC, name="red", kind=KEY_SHARED, key_filters=["red-*"])
+    blue = await native.subscribe(TOPIC, name="blue", kind=KEY_SHARED, key_filters=["blue-*"])
+    keys = [f"{'red' if n % 2 else 'blue'}-{n}" for n in range(20)]
+    await producer.send(producer.batch(_numbers(0, 20), routing_keys=keys))
+    assert await red.payloads(10) == [str(n) for n in range(1, 20, 2)]
+    assert await blue.payloads(10) == [str(n) for n in range(0, 20, 2)]
+
+
 # ── failures inside batches ─────────────────────────────────────────────────────────────────────
 
 

@@ -214,6 +214,53 @@ async def test_an_exclusive_producer_keeps_others_out_while_its_channel_is_open(
         await native.open_producer(TOPIC, "other")
 
 
+async def test_an_exclusive_producer_that_says_goodbye_makes_room_at_once(
+    broker: RunningBroker, native: NativeClient
+) -> None:
+    holder = await native.open_producer(TOPIC, "holder", exclusive=True)
+    again = await native.open_producer(TOPIC, "holder")
+    await holder.send_rows("a")
+    await holder.close()
+    with refused_with(ErrorCode.PRODUCER_EXCLUSIVE):
+        await native.open_producer(TOPIC, "other")  # one channel of it is still open
+    await again.close()
+    other = await native.open_producer(TOPIC, "other")
+    await other.send_rows("b")
+    # A connection that is merely lost keeps its place for a while.
+    await native.close()
+    with refused_with(ErrorCode.PRODUCER_EXCLUSIVE):
+        await (await broker.native()).open_producer(TOPIC, "third", exclusive=True)
+    broker.clock.advance(61_000)
+    await (await broker.native()).open_producer(TOPIC, "third", exclusive=True)
+
+
+async def test_the_largest_message_taken_in_a_batch_reaches_every_client(
+    broker: RunningBroker, native: NativeClient, producer: NativeProducer
+) -> None:
+    stream = await broker.client().consume(TOPIC)
+    consumer = await native.subscribe(TOPIC, "native")
+    attributes = {"head": "h" * 20_000}
+
+    async def is_taken(size: int) -> bool:
+        head = producer.head(attributes=attributes, ttl=999_999_999)
+        try:
+            await producer.send(producer.batch([bytes(size)], head, attributes=[{"own": "o" * 10_000}]))
+        except NativeRefusal:
+            return False
+        assert len((await stream.next()).payload) == len((await consumer.take(1))[0].message.payload) == size
+        await consumer.ack(0, 1 << 40)
+        return True
+
+    small, large = 4_000_000, 4 * 1024 * 1024
+    while large - small > 1000:
+        middle = (small + large) // 2
+        if await is_taken(middle):
+            small = middle
+        else:
+            large = middle
+    assert small > 4 * 1024 * 1024 - 50_000
+
+
 async def test_a_topic_is_not_created_where_that_is_off(start_broker: StartBroker) -> None:
     broker = await start_broker(auto_create_topics=False)
     native = await broker.native()

@@ -23,7 +23,7 @@ from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic, Top
 from pydanube.broker.live_topic import LiveTopic
 from pydanube.broker.reader import Reader
 from pydanube.broker.reliable_topic import ReliableTopic
-from pydanube.broker.sessions import Consumer, Outlet, Producer, RecentIds, Session
+from pydanube.broker.sessions import Consumer, Outlet, Producer, ProducerSession, RecentIds, Session
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
 from pydanube.broker.unbroken import unbroken
@@ -134,8 +134,27 @@ class Broker:
 
     # ── producers ───────────────────────────────────────────────────────────────────────────────
 
-    @unbroken
     async def create_producer(
+        self,
+        *,
+        topic_name: str,
+        producer_name: str,
+        dispatch: int,
+        exclusive: bool = False,
+        subject: str | None = None,
+    ) -> Producer:
+        """Register a producer that is not idempotent, as `open_producer` does."""
+        session = await self.open_producer(
+            topic_name=topic_name,
+            producer_name=producer_name,
+            dispatch=dispatch,
+            exclusive=exclusive,
+            subject=subject,
+        )
+        return session.producer
+
+    @unbroken
+    async def open_producer(
         self,
         *,
         topic_name: str,
@@ -145,7 +164,7 @@ class Broker:
         subject: str | None = None,
         idempotent: bool = False,
         epoch: int | None = None,
-    ) -> Producer:
+    ) -> ProducerSession:
         """Register a producer name on a topic, creating the topic if that is allowed; the same name again is the same.
 
         An `idempotent` producer begins a session, which ends those of the same name before it; with the `epoch` of
@@ -169,9 +188,9 @@ class Broker:
             known = topic.producers.get(producer_name)
             if known is not None:
                 known.seen_ms = now
-                if idempotent:
-                    await self._begin_session(known, epoch)
-                return known
+                if not idempotent:
+                    return ProducerSession(known, 0, 0)
+                return await self._begin_session(known, epoch)
             if epoch is not None:
                 raise _fenced(f"producer {producer_name!r} of topic {name} is not known any more")
             topic.check_new_producer(exclusive=exclusive, now_ms=now)
@@ -179,7 +198,7 @@ class Broker:
                 id=self._new_id(), name=producer_name, exclusive=exclusive, epoch=1 if idempotent else 0
             )
             await self._store.put(facts.producer_key(name, record.id), facts.encode(record))
-            return self._add_producer(topic, record)
+            return ProducerSession(self._add_producer(topic, record), record.epoch, 0)
 
     def publish(self, scan: PublishScan, body: bytes, done: PublishDone) -> Topic:
         """Take one message, or raise why not; `done` is called when it is as safe as its topic promises."""
@@ -244,6 +263,10 @@ class Broker:
             raise
         producer.sent += count
         return offset, count
+
+    def producer_left(self, producer: Producer) -> None:
+        """A client said that it will not publish any more."""
+        producer.left(self._clock.monotonic_ms())
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────
 
@@ -464,16 +487,18 @@ class Broker:
     def _topic_of(self, consumer: Consumer) -> Topic:
         return self._topic(consumer.subscription.topic_name)
 
-    async def _begin_session(self, producer: Producer, epoch: int | None) -> None:
-        if epoch is not None:
-            if epoch == 0 or epoch != producer.epoch:
-                raise _fenced(
-                    f"producer {producer.name!r} of topic {producer.topic.text} has a newer session than {epoch}"
-                )
-            return
-        producer.epoch += 1  # from this moment on, whatever becomes of the new session
-        key = facts.producer_key(producer.topic.name, producer.id)
-        await self._store.put(key, facts.encode(producer.facts))
+    async def _begin_session(self, producer: Producer, epoch: int | None) -> ProducerSession:
+        if epoch is None:
+            producer.epoch += 1  # from this moment on, whatever becomes of the new session
+            key = facts.producer_key(producer.topic.name, producer.id)
+            await self._store.put(key, facts.encode(producer.facts))
+        elif epoch == 0 or epoch != producer.epoch:
+            raise _fenced(
+                f"producer {producer.name!r} of topic {producer.topic.text} has a newer session than {epoch}"
+            )
+        # What the session before appended must be safe: its messages would not be sent again.
+        await producer.topic.settle()
+        return ProducerSession(producer, producer.epoch, producer.topic.last_sequence(producer.id))
 
     def _check_sender(self, producer: Producer, named: int) -> None:
         if named != producer.id:

@@ -6,7 +6,7 @@ lives while it sends or pings, a consumer while a stream is open or may still be
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
@@ -88,12 +88,29 @@ class Producer:
             self.seen_ms = now_ms
         return now_ms - self.seen_ms
 
+    def left(self, now_ms: int) -> None:
+        """A connection said goodbye to it: if that was the last one, its place is free at once."""
+        if not self.channels:
+            self._sent_before = self.sent
+            self.seen_ms = now_ms - PRODUCER_GRACE_MS
+
     def is_live(self, now_ms: int) -> bool:
         return self.idle_ms(now_ms) < PRODUCER_GRACE_MS
 
     @property
     def facts(self) -> ProducerFacts:
         return ProducerFacts(id=self.id, name=self.name, exclusive=self.exclusive, epoch=self.epoch)
+
+
+class ProducerSession(NamedTuple):
+    """What an opening got: the producer, its session's epoch, the highest sequence the topic has; 0 if not idempotent.
+
+    Decided together: a newer session may have begun by the time the answer is written.
+    """
+
+    producer: Producer
+    epoch: int
+    last_sequence: int
 
 
 class Session:

@@ -76,6 +76,7 @@ class ProducerChannel:
         """The client closed the channel."""
         self.emit()
         self.lost()
+        self.connection.broker.producer_left(self.producer)
 
 
 class PublishReply:
