@@ -11,6 +11,7 @@ A thread per client runs the loop; all objects may be used from any thread. Mess
 that one change of threads serves them all.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -185,6 +186,7 @@ class Producer(_Opened):
         self._producer = producer
         self._handoff = _Handoff(loop, self._send_there, producer.room_change)
         self._handed_bytes = 0
+        self._counting = threading.Lock()
         self._unseen: DanubeError | None = None
 
     def __exit__(
@@ -225,10 +227,11 @@ class Producer(_Opened):
         """
         budget = self._producer.budget
         size = len(payload) + MESSAGE_OVERHEAD_BYTES
-        pending_bytes = budget.used + self._handed_bytes
-        if pending_bytes and pending_bytes + size > budget.limit:
-            raise budget.full(self.topic)
-        self._handed_bytes += size
+        with self._counting:
+            pending_bytes = budget.used + self._handed_bytes
+            if pending_bytes and pending_bytes + size > budget.limit:
+                raise budget.full(self.topic)
+            self._handed_bytes += size
         pending = PendingSend(self, payload, fields)
         self._handoff.put(pending)
         return pending
@@ -271,7 +274,8 @@ class Producer(_Opened):
         except DanubeError as error:
             pending.error = error
             self._unseen = self._unseen or error
-        self._handed_bytes -= len(pending.payload) + MESSAGE_OVERHEAD_BYTES
+        with self._counting:
+            self._handed_bytes -= len(pending.payload) + MESSAGE_OVERHEAD_BYTES
         return True
 
 

@@ -44,6 +44,7 @@ class TopicFeed(ABC):
         self._opened_at = 0.0
         self._ended_early: DanubeError | None = None
         self._recovery: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
         self._is_over = False
         """Closed, or at its end: it need not be opened again."""
 
@@ -75,6 +76,24 @@ class TopicFeed(ABC):
         if self._connection is None and not self._is_over:
             self._patience.succeeded()
             self._recover(Disconnected(f"{self.topic}: not connected"))
+
+    async def connected(self) -> Connection:
+        """The connection, as soon as there is one again.
+
+        Raises:
+            Timeout: there was none within the client's timeout.
+        """
+        if self._connection is None:
+            waiter = self._loop.create_future()
+            self._waiting.append(waiter)
+            try:
+                async with asyncio.timeout(self._cluster.timeout):
+                    await waiter
+            except TimeoutError as error:
+                raise Timeout(f"{self.topic}: no connection within {self._cluster.timeout:g} s") from error
+        if self._connection is None:
+            raise Disconnected(f"{self.topic}: the connection was lost again")
+        return self._connection
 
     def taken(self, messages: int, size: int) -> None:
         """The application has so much of what was delivered."""
@@ -185,6 +204,10 @@ class TopicFeed(ABC):
         messages, size = self._credit.opened()
         if messages:
             self._grant((messages, size))
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _let_go(self) -> None:
         """The broker has ended the channel."""

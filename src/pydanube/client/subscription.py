@@ -4,6 +4,7 @@ from typing import Final
 
 from pydanube.client.ack_ranges import AckRanges
 from pydanube.client.cluster import Cluster
+from pydanube.client.connection import Connection
 from pydanube.client.credit import Credit
 from pydanube.client.errors import Disconnected
 from pydanube.client.feed import Opening, TopicFeed
@@ -68,7 +69,11 @@ class SubscribedTopic(TopicFeed):
         # One without ranges confirms those sent before: a channel's frames are read in order.
         for start in range(0, max(1, len(ranges)), RANGES_MAX):
             body = encode_ranges(ranges[start : start + RANGES_MAX])
-            await self._ask(frames.ACK, body, frames.ACKED, "acknowledging")
+            if self._connection is None:
+                raise OutcomeUnknown(
+                    f"{self.topic}: the connection was lost: what was not acknowledged comes again"
+                )
+            await self._ask(self._connection, frames.ACK, body, frames.ACKED, "acknowledging")
 
     def nack(
         self, ranges: list[tuple[int, int]], generation: int, *, delay_ms: int, reason: str | None
@@ -89,14 +94,9 @@ class SubscribedTopic(TopicFeed):
         """Move the subscription; what was delivered before is dropped when the broker says so."""
         self.send_acks()
         body = pb.Seek(position=position.encode()).SerializeToString()
-        await self._ask(frames.SEEK, body, frames.SEEKED, "seeking")
+        await self._ask(await self.connected(), frames.SEEK, body, frames.SEEKED, "seeking")
 
-    async def _ask(self, kind: int, body: bytes, answer: int, what: str) -> None:
-        connection = self._connection
-        if connection is None:
-            raise Disconnected(
-                f"{self.topic}: {what} needs a connection, which is being made again: try again"
-            )
+    async def _ask(self, connection: Connection, kind: int, body: bytes, answer: int, what: str) -> None:
         try:
             await connection.request(
                 kind, body, channel=self._channel, answer=answer, what=f"{what} on {self.topic}"

@@ -168,6 +168,10 @@ class TopicProducer:
 
     def enqueue(self, publish: Publish) -> None:
         """Publish after all that came before. Its size is in the budget already."""
+        if self._queue.fatal is not None:
+            # Collected before that was known. Opening for it would shut out whoever shut us out.
+            self._settle([Failed(publish, self._queue.fatal)])
+            return
         self._queue.add(publish)
         if self._connection is None and self._recovery is None:
             # Patience ended before, and has been renewed by whoever sends again.
