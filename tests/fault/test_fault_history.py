@@ -241,6 +241,118 @@ def test_an_ack_on_a_stream_that_had_ended_promises_nothing() -> None:
     assert story.rules == set()
 
 
+def test_canary_an_acknowledged_offset_where_something_else_is() -> None:
+    story = Story()
+    attempt = story.send(0, None)
+    story.history.publish_ended(story.topic, attempt, End.OK, offset=0)
+    story.read((1, 0))
+    assert story.rules == {Rule.MISPLACED}
+
+
+def test_canary_an_offset_acknowledged_after_it_was_read_elsewhere() -> None:
+    story = Story()
+    attempt = story.send(0, None)
+    story.read((1, 0))
+    story.history.publish_ended(story.topic, attempt, End.OK, offset=0)
+    assert story.rules == {Rule.MISPLACED}
+
+
+@pytest.mark.parametrize(("keeps_order", "rules"), [(True, {Rule.REORDERED}), (False, set())])
+def test_canary_a_producer_whose_pipelined_messages_changed_places(
+    keeps_order: bool, rules: set[Rule]
+) -> None:
+    story = Story()
+    if keeps_order:
+        story.topic.in_order.add("p")
+    first, second = story.send(0, None), story.send(1, None)
+    for attempt in (first, second):
+        story.history.publish_ended(story.topic, attempt, End.OK)
+    story.send(2)
+    story.read((0, 1), (1, 0), (2, 2))
+    assert story.judge(fence=2) == rules
+
+
+def test_a_new_session_says_what_became_of_the_messages_of_the_one_before() -> None:
+    story = Story()
+    story.send(0)
+    story.send(1, End.UNKNOWN)
+    pending = story.send(2, None)
+    story.history.session_ended(story.topic, "p", taken=2)
+    story.history.publish_ended(story.topic, pending, End.UNKNOWN)
+    story.read((0, 0), (1, 1))
+    assert story.rules == set()
+    assert [attempt.end for attempt in story.topic.attempts.values()] == [End.OK, End.OK, End.FAIL]
+
+
+def test_canary_a_message_the_next_session_was_told_of_and_nobody_gets() -> None:
+    story = Story()
+    story.send(0, End.UNKNOWN)
+    story.history.session_ended(story.topic, "p", taken=1)
+    fence = story.history.publish_started(story.topic, Message("fence", 0))
+    story.history.publish_ended(story.topic, fence, End.OK)
+    story.history.delivered(story.stream, 0, Message("fence", 0))
+    story.history.judge(story.topic, Message("fence", 0))
+    assert story.rules == {Rule.LOST}
+
+
+def test_canary_an_acknowledged_message_the_next_session_was_not_told_of() -> None:
+    story = Story()
+    story.send(0)
+    story.history.session_ended(story.topic, "p", taken=0)
+    assert story.rules == {Rule.FENCED}
+
+
+@pytest.mark.parametrize("sent_before", [True, False])
+def test_canary_a_zombie_that_is_heard(sent_before: bool) -> None:
+    story = Story()
+    if sent_before:
+        story.send(0, None)
+    story.history.session_ended(story.topic, "p", taken=0)
+    if not sent_before:
+        story.send(0, None)
+    story.read((0, 0))
+    assert story.rules == {Rule.PHANTOM}
+
+
+def test_canary_a_zombie_that_is_acknowledged() -> None:
+    story = Story()
+    story.history.session_ended(story.topic, "p", taken=0)
+    story.send(0)
+    assert story.rules == {Rule.FENCED}
+
+
+def test_canary_a_reader_that_skips_or_repeats() -> None:
+    for rows in ((0, 2), (0, 0), (1,)):
+        story = Story()
+        for number in range(3):
+            story.send(number)
+        reader = story.history.reader_opened(story.topic, "r")
+        for number in rows:
+            story.history.read(reader, number, Message("p", number))
+        assert story.rules == {Rule.HOLE}
+
+
+def test_canary_a_reader_that_sees_something_else_the_second_time() -> None:
+    story = Story()
+    story.send(0, End.UNKNOWN)
+    story.send(1)
+    for number in range(2):
+        reader = story.history.reader_opened(story.topic, f"r{number}")
+        story.history.read(reader, 0, Message("p", number))
+    assert story.rules == {Rule.REWRITTEN}
+
+
+def test_an_ack_whose_answer_is_lost_settles_the_message_unless_it_comes_again() -> None:
+    story = Story()
+    story.send(0)
+    story.read((0, 0))
+    story.history.ack_started(story.stream, 0)
+    story.history.ack_lost(story.stream, 0)
+    assert story.history.unanswered(story.subscription) == []
+    story.read((0, 0))
+    assert story.history.unanswered(story.subscription) == [0]
+
+
 def test_canary_a_garbled_payload() -> None:
     sent = payload_of(Message("p", 3), 1000)
     assert message_in(sent) == Message("p", 3)

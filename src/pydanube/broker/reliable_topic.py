@@ -1,5 +1,7 @@
 """A topic whose messages are journaled before they are acknowledged, and kept until retention lets them go."""
 
+import asyncio
+
 from pydanube.broker.agenda import Agenda
 from pydanube.broker.dead_letters import DeadLetters
 from pydanube.broker.durable_subscription import DurableSubscription
@@ -9,7 +11,7 @@ from pydanube.broker.sessions import Outlet, Producer
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
 from pydanube.kernel.clock import Clock
-from pydanube.kernel.errors import ErrorCode, Unavailable
+from pydanube.kernel.errors import DanubeError, ErrorCode, Unavailable
 from pydanube.kernel.policies import DispatchStrategy, Policies, Retention, SubscriptionType
 from pydanube.kernel.positions import Position, PositionKind
 from pydanube.log.topic_log import TopicLog
@@ -106,6 +108,16 @@ class ReliableTopic(Topic):
 
     def last_sequence(self, producer_id: int) -> int:
         return self.log.sequence_of(producer_id)
+
+    async def settle(self) -> None:
+        settled = asyncio.get_running_loop().create_future()
+
+        def told(error: DanubeError | None) -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self.log.call_when_committed(told)
+        await settled
 
     def forget_producer(self, producer_id: int) -> None:
         self.log.forget_producer(producer_id)

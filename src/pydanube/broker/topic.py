@@ -77,6 +77,9 @@ class Topic(ABC):
         """The highest sequence the topic has of an idempotent producer; 0 if there is none."""
         return 0
 
+    async def settle(self) -> None:  # noqa: B027
+        """Wait until everything published so far is safe, or is known not to have been taken."""
+
     def forget_producer(self, producer_id: int) -> None:  # noqa: B027
         """The producer is not known any more: nor need be what it has sent."""
 

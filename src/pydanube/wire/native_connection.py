@@ -409,7 +409,7 @@ class NativeConnection(ServedConnection):
 
     async def _open_producer(self, frame: Frame) -> None:
         request = parse(pb.OpenProducer, frame.body)
-        producer = await self.broker.create_producer(
+        session = await self.broker.open_producer(
             topic_name=request.topic,
             producer_name=request.name,
             dispatch=request.dispatch,
@@ -418,16 +418,16 @@ class NativeConnection(ServedConnection):
             idempotent=request.idempotent,
             epoch=request.epoch if request.HasField("epoch") else None,
         )
-        epoch = producer.epoch if request.idempotent else 0
-        self._channels[frame.channel] = ProducerChannel(self, frame.channel, producer, epoch)
+        producer = session.producer
+        self._channels[frame.channel] = ProducerChannel(self, frame.channel, producer, session.epoch)
         self.answer(
             frames.PRODUCER_OPENED,
             frame.channel,
             frame.request,
             pb.ProducerOpened(
                 producer_id=producer.id,
-                epoch=epoch,
-                last_sequence=producer.topic.last_sequence(producer.id) if epoch else 0,
+                epoch=session.epoch,
+                last_sequence=session.last_sequence,
                 message_bytes_max=producer.topic.policies.max_message_size,
             ),
         )
