@@ -31,14 +31,21 @@ class BrokerProcess:
     `prefix` is a command that runs the broker in its own place, as `nsenter` does.
     """
 
-    def __init__(self, directory: Path, *, data_dir: Path | None = None, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        data_dir: Path | None = None,
+        prefix: Sequence[str] = (),
+        config: str = CONFIG,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or directory / "data"
         self.address = f"127.0.0.1:{_free_port()}"
         self._metrics_address = f"127.0.0.1:{_free_port()}"
         self.log_path = directory / "broker.log"
         self._config_path = directory / "broker.yml"
-        self._config_path.write_text(CONFIG)
+        self._config_path.write_text(config)
         self._prefix = tuple(prefix)
         self._process: asyncio.subprocess.Process | None = None
         self._log_task: asyncio.Task[None] | None = None
@@ -126,6 +133,13 @@ class BrokerProcess:
                 found[labels["topic"], labels["subscription"]] = int(float(line.rpartition(" ")[2]))
         assert found, f"the broker names no lag: {page[:300]}"
         return found
+
+    def resident_bytes(self) -> int:
+        """Memory the process has at the moment."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found is not None, status
+        return int(found[1]) * 1024
 
     def log_tail(self, lines: int = 30) -> str:
         """The last lines it wrote, in all its lives."""

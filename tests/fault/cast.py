@@ -43,8 +43,8 @@ PARTS = (
         Habits(bytes_min=10, bytes_max=1_000, in_flight=4, think_seconds=0.1, deadline_seconds=2.0),
         "shared", _KIND.Shared, Order.NONE, 0.9, 0.02,
         native=(
-            NativeHabits(burst=60, batching=Batching(linger_ms=2)),
-            NativeHabits(burst=1, think_seconds=0.02, batching=Batching(linger_ms=0), timeout_seconds=1.0),
+            NativeHabits(burst=40, batching=Batching(linger_ms=2)),
+            NativeHabits(burst=1, think_seconds=0.06, batching=Batching(linger_ms=0), timeout_seconds=1.0),
         ),
     ),
     Part(
@@ -53,8 +53,8 @@ PARTS = (
         # One message without an answer would hold its key back: here every one gets an answer.
         "key-shared", _KIND.KeyShared, Order.KEY, 0.98, 0.02,
         native=(
-            NativeHabits(keys=KEYS, burst=50, batching=Batching(linger_ms=5, compression="lz4")),
-            NativeHabits(keys=KEYS, burst=8, think_seconds=0.1, batching=Batching(linger_ms=0)),
+            NativeHabits(keys=KEYS, burst=30, batching=Batching(linger_ms=5, compression="lz4")),
+            NativeHabits(keys=KEYS, burst=6, think_seconds=0.2, batching=Batching(linger_ms=0)),
         ),
         native_type="key_shared",
     ),
@@ -64,7 +64,7 @@ PARTS = (
         "failover", _KIND.Failover, Order.LOG, 0.95,
         native=(
             NativeHabits(bytes_max=100_000, burst=20, think_seconds=1.0, batching=Batching(compression="zstd")),
-            NativeHabits(burst=100, think_seconds=1.0, batching=Batching(linger_ms=1, max_messages=30)),
+            NativeHabits(burst=60, think_seconds=1.5, batching=Batching(linger_ms=1, max_messages=30)),
         ),
         native_type="failover",
     ),

@@ -42,7 +42,8 @@ class Nemesis:
 
     def note_cursors(self) -> None:
         """Remember how far the subscriptions are now; called every second or so."""
-        self._settled_at.append((asyncio.get_running_loop().time(), self._history.settled()))
+        if self._broker.is_running:
+            self._settled_at.append((asyncio.get_running_loop().time(), self._history.settled()))
 
     async def kill(self) -> None:
         """SIGKILL under load."""
@@ -99,6 +100,8 @@ class Nemesis:
         for moment, settled in self._settled_at:
             if now - moment > CURSOR_SECONDS_MAX:
                 self._history.hold(settled)
+        # What was younger than that when the process died does not come of age afterwards.
+        self._settled_at.clear()
         await self._clients_noticed()
 
     async def _clients_noticed(self) -> None:
