@@ -157,12 +157,12 @@ def test_commands_are_shown_without_their_payload() -> None:
 
 
 def test_a_part_is_put_between_its_markers_once() -> None:
-    once = document.between_markers("# Title\n", "first")
+    once = document.between_markers("# Title\n", "the old part")
     assert once.startswith("# Title\n\n## Against the peers\n")
-    twice = document.between_markers(once + "after\n", "second")
-    assert "first" not in twice
+    twice = document.between_markers(once + "after\n", "the new part")
+    assert "the old part" not in twice
     assert twice.count("## Against the peers") == 1
-    assert twice.endswith("second\n\n<!-- peers: end -->\nafter\n")
+    assert twice.endswith("the new part\n\n<!-- peers: end -->\nafter\n")
 
 
 def test_the_picture_has_a_bar_for_everyone_measured() -> None:
