@@ -28,7 +28,9 @@ class Inbox:
         self._current: Unpacked | None = None
         """What is being handed out."""
         self._items: deque[tuple[TopicFeed, Item]] = deque()
-        self._failures: deque[tuple[TopicFeed | None, DanubeError]] = deque()
+        self._failures: deque[tuple[TopicFeed, DanubeError]] = deque()
+        self._failed: list[TopicFeed] = []
+        """Those whose failure was told: they start over if the application waits again."""
         self._waiters: list[asyncio.Future[None]] = []
         self._is_ended = False
 
@@ -48,7 +50,7 @@ class Inbox:
             self._current.drop()
         return sum(item.messages for item in dropped), sum(len(item.body) for item in dropped)
 
-    def fail(self, feed: "TopicFeed | None", error: DanubeError) -> None:
+    def fail(self, feed: "TopicFeed", error: DanubeError) -> None:
         """The application hears of it once it has taken what came before."""
         self._failures.append((feed, error))
         self._wake()
@@ -106,10 +108,12 @@ class Inbox:
 
     async def _more(self) -> bool:
         """Wait for a change; False if nothing will come."""
+        failed, self._failed = self._failed, []
+        for feed in failed:
+            feed.revive()
         if self._failures:
             feed, error = self._failures.popleft()
-            if feed is not None:
-                feed.revive()
+            self._failed.append(feed)
             raise error
         if self._is_ended:
             return False

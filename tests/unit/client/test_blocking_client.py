@@ -115,6 +115,7 @@ def test_a_full_queue_says_so(client: blocking.Client, far_broker: ScriptedBroke
             producer.send_nowait(bytes(3000))
         with pytest.raises(QueueFull):
             producer.send_nowait(bytes(3000))
+        asyncio.run_coroutine_threadsafe(far_broker.received(frames.PUBLISH), far_broker.loop).result()
         far_broker.loop.call_soon_threadsafe(far_broker.drop_all)
         producer.ready()
         producer.send_nowait(bytes(3000)).result()
