@@ -235,6 +235,18 @@ async def test_subscribing_is_repeated_while_that_may_help(broker: ScriptedBroke
         assert (await consumer.receive()).payload == b"a"
 
 
+async def test_a_channel_that_ends_as_soon_as_it_is_open_is_opened_again(broker: ScriptedBroker) -> None:
+    def ends_at_once(peer: Peer, frame: Frame) -> None:
+        peer.honestly(frame)
+        peer.close_channel(frame.channel)
+        peer.fail(frame.channel, 0, ErrorCode.TOPIC_MOVED)
+
+    broker.topic(TOPIC).append(row_of(b"a"))
+    broker.script(frames.SUBSCRIBE, ends_at_once)
+    async with consumer_of(broker) as consumer:
+        assert (await consumer.receive(timeout=5)).payload == b"a"
+
+
 async def test_a_channel_that_ends_for_good_is_told_and_may_be_tried_again(broker: ScriptedBroker) -> None:
     broker.topic(TOPIC).append(row_of(b"a"))
     async with consumer_of(broker) as consumer:

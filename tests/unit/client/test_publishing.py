@@ -28,6 +28,7 @@ from pydanube.client import (
     Receipt,
     Rejected,
     Retries,
+    Run,
     Timeout,
     Unavailable,
     connect,
@@ -82,6 +83,53 @@ async def test_while_one_publish_is_on_its_way_the_next_batch_collects(broker: S
     assert [entry.count for entry in broker.topic(TOPIC).entries] == [1, 10]
 
 
+async def test_messages_nobody_waits_for_linger_for_company(broker: ScriptedBroker) -> None:
+    async with producer_of(broker, batching=Batching(linger_ms=60_000, max_bytes=1000)) as producer:
+        producer.send_nowait(b"a")
+        await broker_round_trip(producer)
+        assert broker.count(frames.PUBLISH) == 0
+        for _ in range(40):
+            producer.send_nowait(bytes(10))
+        await broker.received(frames.PUBLISH)
+        await producer.flush()
+    # Bytes count with what a message costs besides them.
+    assert [entry.count for entry in broker.topic(TOPIC).entries] == [24, 17]
+
+
+async def test_lingering_ends_by_itself(broker: ScriptedBroker) -> None:
+    async with producer_of(broker, batching=Batching(linger_ms=1)) as producer:
+        producer.send_nowait(b"a")
+        await broker.received(frames.PUBLISH)
+
+
+async def test_many_payloads_go_in_few_batches(broker: ScriptedBroker) -> None:
+    async with producer_of(broker) as producer:
+        assert await producer.send_many([]) == []
+        assert await producer.send_many([b"x"] * 1000) == [Run(TOPIC, 0, 1000)]
+        runs = await producer.send_many([bytes(1000), bytearray(1000)] * 1000)
+        assert [run.messages for run in runs] == [1000, 1000]
+        with pytest.raises(Rejected, match="a payload is bytes"):
+            await producer.send_many([b"x", "y"])  # type: ignore[list-item]
+        assert producer.pending_bytes == 0
+    assert broker.topic(TOPIC).next_offset == 3000
+
+
+async def test_a_broker_that_does_not_read_fills_the_queue_and_no_more(broker: ScriptedBroker) -> None:
+    async with producer_of(broker, max_pending_bytes=12 * 1024 * 1024) as producer:
+        broker.peers[0].pause()
+        sent = 0
+        while producer.pending_bytes < 11_500_000:
+            producer.send_nowait(b"%d" % sent + bytes(100_000))
+            sent += 1
+            await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            producer.send_nowait(bytes(2_000_000))
+        assert sent * 100_000 < 12 * 1024 * 1024
+        broker.peers[0].resume()
+        await producer.flush()
+    assert [int(payload.rstrip(bytes(1))) for payload in broker.topic(TOPIC).payloads()] == list(range(sent))
+
+
 @pytest.mark.parametrize("fault", [loses_request, loses_answer, ends_channel(ErrorCode.TOPIC_MOVED)])
 @pytest.mark.parametrize("nth", [0, 3, 9])
 async def test_an_idempotent_producer_repeats_what_was_lost(
@@ -124,6 +172,7 @@ async def test_what_is_refused_for_good_fails_alone_and_those_behind_close_the_g
         assert "too large" in str(results[1])
         assert [r.offset for r in results if isinstance(r, Receipt)] == [0, 1, 2]
         assert producer.last_sequence == 3
+        assert producer.pending_bytes == 0
     assert broker.topic(TOPIC).payloads() == [b"0", b"2", b"3"]
 
 

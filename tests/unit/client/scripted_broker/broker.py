@@ -186,6 +186,15 @@ class Peer(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def pause(self) -> None:
+        """Stop reading."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        assert self._transport is not None
+        self._transport.resume_reading()
+
     def close_channel(self, number: int) -> None:
         self.channels.pop(number, None)
 
