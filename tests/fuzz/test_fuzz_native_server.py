@@ -98,7 +98,8 @@ class Peer:
             await self.listen(0.02)
         raise AssertionError(f"request {request} was not answered")
 
-    def check(self, frame: Frame) -> None:
+    @staticmethod
+    def check(frame: Frame) -> None:
         assert frame.kind in BROKERS_FRAMES, frame.kind
         if frame.kind == frames.ERROR:
             error = pb.Error.FromString(frame.body)
@@ -347,3 +348,13 @@ async def test_any_conversation_ends_in_answers_errors_or_a_close(
     honest.peer.close()
     # Most conversations must get somewhere, or nothing was tested.
     assert SEED or (answers[frames.DELIVER] and answers[frames.PUBLISHED] and answers[frames.SUBSCRIBED])
+
+
+def test_the_fuzzer_would_notice() -> None:
+    """A canary: a broker that blames itself, or says what only clients say, does not pass."""
+    for kind, message in (
+        (frames.ERROR, pb.Error(code=ErrorCode.INTERNAL.number, status=ErrorCode.INTERNAL.status)),
+        (frames.PUBLISH, pb.Error()),
+    ):
+        with pytest.raises(AssertionError):
+            Peer.check(Frame(kind, 0, 0, message.SerializeToString()))

@@ -255,6 +255,33 @@ async def test_what_was_acked_inside_a_batch_does_not_come_again(
     await again.assert_silent(0.1)
 
 
+async def test_scattered_remains_of_a_batch_come_again_at_the_price_of_what_they_are(
+    broker: RunningBroker, native: NativeClient, producer: NativeProducer
+) -> None:
+    """Not of the whole batch for each of them."""
+    payloads = [b"%04d" % n + bytes(500) for n in range(1000)]
+    keys = [f"key {n}" for n in range(1000)]
+    body = producer.batch(payloads, producer.head(attributes={"all": "yes"}), routing_keys=keys)
+    await producer.send(body)
+    consumer = await native.subscribe(TOPIC, kind=SHARED, start=EARLIEST)
+    await consumer.take(1000)
+    await consumer.ack_ranges([(n, n) for n in range(0, 1000, 2)])
+    await native.close()
+    other = await broker.native()
+    again = await other.subscribe(TOPIC, kind=SHARED)
+    taken = await again.take(500)
+    assert [received.offset for received in taken] == list(range(1, 1000, 2))
+    for received in taken:
+        message = received.message
+        assert message.payload == payloads[received.offset]
+        assert (message.routing_key, dict(message.attributes)) == (keys[received.offset], {"all": "yes"})
+        assert received.attempt == 2
+    assert sum(len(frame.body) for frame in other.received) < 2 * len(body)
+    await again.ack_ranges([(n, n) for n in range(1, 1000, 2)])
+    await again.close()
+    assert (await other.subscribe(TOPIC, kind=SHARED)).subscribed.next_offset == 1000
+
+
 async def test_a_cursor_in_the_middle_of_a_batch_survives_a_restart(broker: RunningBroker) -> None:
     native = await broker.native()
     producer = await native.open_producer(TOPIC)

@@ -1,4 +1,4 @@
-"""Things that happen in one moment of the broker's loop: staged by hand, since no network does so reliably."""
+"""What the network would not bring about reliably, staged by hand: one moment of the loop, odd parts of batches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pydanube.broker.batches import batch_part
 from pydanube.broker.broker import Broker, BrokerSettings
 from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.sessions import Consumer, Outlet
@@ -16,7 +17,8 @@ from pydanube.log import Journal
 from pydanube.metadata import MemoryStore
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
-from pydanube.protocol.native import frames
+from pydanube.protocol.native import arrow, frames
+from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, message_count
 from pydanube.protocol.native.bodies import decode_items, encode_credit
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame
 from pydanube.segments.memory_disk import MemoryDisk
@@ -29,17 +31,18 @@ TOPIC = "/default/t"
 HELLO = pb.Hello(version_min=1, version_max=1).SerializeToString()
 
 
-class Wire:
+class Wire(asyncio.Transport):
     """A transport that keeps what is written."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.frames: list[Frame] = []
         self._cutter = FrameReader(frames.FRAME_BYTES_MAX)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         self.frames += self._cutter.receive(data)
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
     def get_write_buffer_size(self) -> int:
@@ -110,7 +113,7 @@ async def test_what_a_seek_takes_back_before_it_left_costs_no_credit(broker: Bro
     )
     connection = server.new_connection(lambda: None)
     wire = Wire()
-    connection.connection_made(wire)  # type: ignore[arg-type]
+    connection.connection_made(wire)
     subscribe = pb.Subscribe(topic=TOPIC, subscription="s", consumer="c").SerializeToString()
     connection.data_received(
         frames.PREFACE
@@ -164,3 +167,27 @@ async def test_one_who_leaves_and_nobody_came_is_gone(broker: Broker) -> None:
     await broker.leave(consumer)
     assert producer.topic.subscriptions["s"].consumers == {}
     await _subscribe(broker, "another")
+
+
+@pytest.mark.parametrize("codec", [NONE, LZ4, ZSTD])
+def test_a_part_of_a_batch_has_what_its_messages_had(codec: int) -> None:
+    head = pb.BatchHead(producer_id=7, producer_name="p", publish_time=5, ttl=9, attributes={"all": "yes"})
+    count = 20
+    for columns in (
+        {},
+        {
+            "publish_times": list(range(count)),
+            "routing_keys": [f"k{n}" if n % 3 else None for n in range(count)],
+            "attributes": [{"n": str(n)} if n % 4 else None for n in range(count)],
+            "schema_ids": [n or None for n in range(count)],
+            "schema_versions": [n if n % 2 else None for n in range(count)],
+            "compaction_keys": [b"c%d" % n if n % 5 else None for n in range(count)],
+        },
+    ):
+        payloads = [b"%d" % n * 100 for n in range(count)]
+        whole = arrow.encode_payloads(payloads, head, codec=codec, **columns)  # type: ignore[arg-type]
+        for skip, length in ((0, 1), (19, 1), (7, 5), (0, 20)):
+            part = batch_part(whole, skip, length)
+            arrow.check_batch(part)
+            assert message_count(part) == length
+            assert arrow.rows(part, TOPIC) == arrow.rows(whole, TOPIC, skip, length)

@@ -3,9 +3,11 @@
 The Arrow library is loaded with the first batch: a broker that serves rows only does without its memory.
 """
 
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from pydanube.protocol.native.batch import read_layout
+from pydanube.protocol.native_pb2 import BatchHead
 
 if TYPE_CHECKING:
     from pydanube.protocol.native.arrow import CheckedBatch
@@ -36,3 +38,20 @@ def batch_rows(body: bytes, topic: str, skip: int, count: int) -> list[bytes]:
     from pydanube.protocol.native import arrow  # noqa: PLC0415
 
     return arrow.rows(body, topic, skip, count)
+
+
+def batch_part(body: bytes, skip: int, count: int) -> bytes:
+    """A batch of only these messages, for whoever is due a small part of a large one."""
+    from pydanube.protocol.native import arrow  # noqa: PLC0415
+
+    layout = read_layout(body)
+    part = _columns(body).slice(skip, count)
+    return arrow.encode_record_batch(part, BatchHead.FromString(layout.head), codec=layout.codec)
+
+
+@lru_cache(maxsize=1)
+def _columns(body: bytes) -> Any:
+    """Parts of one batch come one after the other: reading it once will do for all of them."""
+    from pydanube.protocol.native import arrow  # noqa: PLC0415
+
+    return arrow.decode_record_batch(body)

@@ -4,12 +4,14 @@ from abc import abstractmethod
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pydanube.broker.batches import batch_part
 from pydanube.broker.reader import Reader
 from pydanube.broker.sessions import Consumer, Outlet, Producer, Session
 from pydanube.broker.subscription import Subscription
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
+from pydanube.protocol.native.batch import message_count
 from pydanube.protocol.native.bodies import ITEM_HEADER_BYTES, encode_item_header, encode_published
 from pydanube.protocol.native.frames import Frame
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 DELIVER_BYTES: Final = 256 * 1024
 """A DELIVER frame is closed once its items are that long."""
+WHOLE_BYTES: Final = 4 * 1024
+"""A batch up to here goes out whole also if only a few of its messages are meant."""
 CREDIT_MAX: Final = 1 << 40
 
 
@@ -140,6 +144,12 @@ class DeliveryChannel(Outlet):
 
     def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
         length = len(body)
+        if length > WHOLE_BYTES and body[0] == 0 and 2 * count <= message_count(body):
+            # What is left of a batch after acks here and there would cost the whole of it each time.
+            body = batch_part(body, skip, count)
+            length = len(body)
+            base += skip
+            skip = 0
         self._credit -= count
         self._credit_bytes -= length
         if not self._items:
