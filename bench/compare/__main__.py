@@ -97,7 +97,10 @@ def main(  # noqa: PLR0917 - one per option
             versions = runner.install(list(contestants.values()))
             around = document.surroundings(versions)
             chosen = [known for known in WORKLOADS if known.name in workload]
-            runner.run(chosen, [contestants[name] for name in versions])
+            try:
+                runner.run(chosen, [contestants[name] for name in versions])
+            except KeyboardInterrupt:
+                progress.print("[yellow]stopped early: what follows was measured until then[/]")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

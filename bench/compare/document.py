@@ -42,7 +42,7 @@ SECTION = f"\n## Against the peers\n\n{METHOD}\n{BEGIN}{END}"
 
 def surroundings(versions: Mapping[str, str]) -> dict[str, str]:
     known = machine.describe()
-    kept = {key: known[key] for key in ("date", "commit", "machine", "load before", "Python", "pydanube")}
+    kept = {key: known[key] for key in ("date", "commit", "machine", "load before", "Python")}
     kept["command"] = " ".join(["python", "-m", "bench.compare", *sys.argv[1:]])
     kept["versions"] = "; ".join(dict.fromkeys(versions.values()))
     return kept
