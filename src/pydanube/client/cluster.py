@@ -80,11 +80,15 @@ class Cluster:
             answer = pb.LookedUp.FromString(body)
             if answer.here:
                 return Location(address, tuple(answer.partitions))
-            address = Address.parse(answer.connect_url)
+            address = self._as_safe(Address.parse(answer.connect_url))
         raise Unavailable(
             f"{topic} was looked for at {REDIRECTS_MAX + 1} brokers, each of which named another: try again later",
             ErrorCode.TOPIC_MOVED,
         )
+
+    def _as_safe(self, address: Address) -> Address:
+        """A client that came over TLS stays on TLS, whatever a broker says of another."""
+        return Address(address.host, address.port, tls=address.tls or self.seed.tls)
 
     async def _who_to_ask(self) -> Address:
         """The broker the client was given, or any other connected one while that is away."""

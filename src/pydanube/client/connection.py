@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from pydanube.client.address import Address
 from pydanube.client.errors import Disconnected, Refused, Timeout
+from pydanube.client.tls import TLS
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
@@ -89,7 +90,7 @@ class Connection(asyncio.Protocol):
                     lambda: connection,
                     address.host,
                     address.port,
-                    ssl=dialling.tls if address.tls else None,
+                    ssl=(dialling.tls or TLS().context()) if address.tls else None,
                     server_hostname=address.host if address.tls else None,
                 )
         except TimeoutError as error:

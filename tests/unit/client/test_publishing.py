@@ -33,6 +33,9 @@ from pydanube.client import (
     Unavailable,
     connect,
 )
+from pydanube.client.address import Address
+from pydanube.client.cluster import Cluster
+from pydanube.client.connection import Dialling
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import encode_published
@@ -290,6 +293,24 @@ async def test_a_moved_topic_is_found_at_its_new_broker(broker: ScriptedBroker) 
         assert other.topic(TOPIC).payloads() == [b"here", b"there"]
     finally:
         await other.stop()
+
+
+async def test_a_broker_said_to_speak_tls_is_not_spoken_to_without(broker: ScriptedBroker) -> None:
+    other = ScriptedBroker()
+    await other.start()
+    try:
+        broker.redirects[TOPIC] = other.url.replace("danube://", "danubes://")
+        with pytest.raises(Unavailable, match=r"danubes://.* cannot be reached"):
+            async with producer_of(broker, timeout=0.2, retries=Retries(attempts_max=0)):
+                pass
+        assert other.frames == []
+    finally:
+        await other.stop()
+
+
+def test_a_client_that_came_over_tls_stays_on_tls() -> None:
+    cluster = Cluster(Address("seed", 1, tls=True), Dialling(1.0), QUICK)
+    assert cluster._as_safe(Address.parse("http://other:2")) == Address("other", 2, tls=True)
 
 
 async def test_brokers_that_send_us_round_in_circles_are_left(broker: ScriptedBroker) -> None:

@@ -327,7 +327,9 @@ class Peer(asyncio.Protocol):
         return 0 if position.kind == pb.Position.EARLIEST else topic.next_offset
 
     def _credit(self, frame: Frame) -> None:
-        channel = self.channels[frame.channel]
+        channel = self.channels.get(frame.channel)
+        if channel is None:  # ended by us, which the client cannot know yet
+            return
         messages, size = decode_credit(frame.body)
         channel.messages += messages
         channel.size += size
