@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.fault.broker_process import BrokerProcess
-from tests.fault.history import History, SubscriptionHistory
+from tests.fault.history import History, Rule, SubscriptionHistory
 
 CURSOR_SECONDS_MAX = 5.0
 """An acknowledgement this old is on disk, whatever happens: the journal waits 200 ms, a busy machine longer."""
-STREAMS_SECONDS_MAX = 10.0
+STREAMS_SECONDS_MAX = 20.0
 
 
 class Nemesis:
@@ -106,9 +106,15 @@ class Nemesis:
 
     async def _clients_noticed(self) -> None:
         """Wait until no client believes in a stream of the process that is gone."""
-        async with asyncio.timeout(STREAMS_SECONDS_MAX):
-            while self._history.streams:
-                await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(STREAMS_SECONDS_MAX):
+                while self._history.streams:
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            believed = sorted(str(stream.subscription) for stream in self._history.streams)
+            self._history.object(
+                Rule.STUCK, f"{STREAMS_SECONDS_MAX} s after the broker's end clients believe in {believed}"
+            )
 
 
 def _names(directory: Path) -> frozenset[str]:

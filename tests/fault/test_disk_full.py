@@ -2,40 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from pydanube.protocol import danube_pb2 as pb
 from tests.fault.broker_process import BrokerProcess
 from tests.fault.clients import Consumer, Habits, Producer
 from tests.fault.history import End, History, Order
 from tests.fault.messages import Message
-from tests.fault.small_disk import LimitedFiles, NoMountError, SmallDisk, SmallFileSystem
+from tests.fault.small_disk import SmallDisk
 
 PUBLISHES_MAX = 400
 SECONDS_MAX = 30
-
-
-@pytest.fixture(params=["file system", "file size"])
-def disk(
-    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[SmallDisk]:
-    small: SmallDisk
-    if request.param == "file size":
-        small = LimitedFiles(tmp_path)
-    else:
-        try:
-            small = SmallFileSystem(tmp_path / "small", size_mib=48)
-        except NoMountError as error:
-            with capsys.disabled():
-                print(
-                    f"\nNO FULL DISK ON THIS MACHINE: mounting failed ({error}); file sizes are limited instead"
-                )
-            small = LimitedFiles(tmp_path)
-    yield small
-    small.close()
 
 
 async def test_a_full_disk_refuses_publishes_and_nothing_else(disk: SmallDisk, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ async def test_slow_consumers_cost_what_the_settings_say(tmp_path: Path) -> None
     bound = UNSEALED + CACHE + WINDOW + GROUP + sleepers * SOCKET + SPARE
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
         producer = await (await process.native()).open_producer("/default/t")
-        await producer.send_batch("first")
+        await producer.send_batch("first")  # and Arrow is loaded
         for number in range(sleepers):
             client = await process.native()
             await client.subscribe("/default/t", f"sleeper-{number}")
@@ -138,6 +138,7 @@ async def test_a_flood_beyond_the_window_by_one_who_does_not_read_answers(tmp_pa
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
         client = await process.native()
         producer = await client.open_producer("/default/t")
+        await producer.send_batch("first")
         body = producer.batch([PAYLOAD] * ROWS)
         client.stop_reading()
         numbers = [client.new_number() for _ in range(PUBLISHED // len(body))]
@@ -173,19 +174,20 @@ async def _answers(client: NativeClient, count: int) -> Sequence[tuple[int, bool
 
 @pytest.mark.timeout(SECONDS_MAX)
 async def test_idle_consumers_are_cheap(tmp_path: Path) -> None:
-    connections, consumers = 500, 10
-    bound = connections * 64 * 1024 + connections * consumers * 8 * 1024
+    connections, consumers, sharing = 500, 10, 10
+    bound = connections * 16 * 1024 + connections * consumers * 6 * 1024
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
         producers = [
             await (await process.native()).open_producer(f"/default/t-{n}") for n in range(consumers)
         ]
+        await producers[0].send_batch("first")
         async with watched(process, bound, f"{connections} connections of {consumers} consumers"):
-            for _ in range(connections // 50):
-                clients = await asyncio.gather(*(process.native() for _ in range(50)))
+            for group in range(connections // sharing):
+                clients = await asyncio.gather(*(process.native() for _ in range(sharing)))
                 await asyncio.gather(
                     *(
-                        client.subscribe(f"/default/t-{n}", "s", f"consumer-{id(client)}", kind=SHARED)
-                        for client in clients
+                        client.subscribe(f"/default/t-{n}", f"s-{group}", f"consumer-{number}", kind=SHARED)
+                        for number, client in enumerate(clients)
                         for n in range(consumers)
                     )
                 )

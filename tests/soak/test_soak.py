@@ -28,7 +28,7 @@ def test_noise_and_a_warm_up_pass() -> None:
 
 
 def test_canary_a_leak() -> None:
-    grows = [70.0 + second * (GROWTH_MIB + 8) / 40 for second in range(60)]
+    grows = [70.0 + second * (GROWTH_MIB + 8) / 20 for second in range(60)]
     assert "grew" in judge(_samples(*grows), 60.0).problems[0]
 
 
