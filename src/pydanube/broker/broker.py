@@ -5,36 +5,32 @@ acknowledging and receiving are plain calls that never wait.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from weakref import WeakValueDictionary
 
 import structlog
 
 from pydanube.broker import facts
 from pydanube.broker.agenda import Agenda
 from pydanube.broker.batches import check_batch, row_bytes_max
-from pydanube.broker.dead_letters import DeadLetters
 from pydanube.broker.directory import TopicDirectory
 from pydanube.broker.durable_subscription import DurableSubscription
-from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic, TopicFacts
+from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic
 from pydanube.broker.live_topic import LiveTopic
 from pydanube.broker.reader import Reader
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.sessions import Consumer, Outlet, Producer, ProducerSession, RecentIds, Session
+from pydanube.broker.settings import BrokerSettings
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
+from pydanube.broker.topic_maker import TopicMaker
 from pydanube.broker.unbroken import unbroken
 from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName, check_name
-from pydanube.kernel.policies import DispatchStrategy, FsyncPolicy, Policies, Retention, SubscriptionType
+from pydanube.kernel.policies import DispatchStrategy, SubscriptionType
 from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.log.journal import Journal
-from pydanube.metadata.counters import next_id
-from pydanube.metadata.store import ABSENT, MetadataStore
+from pydanube.metadata.store import MetadataStore
 from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan, scan_publish
 from pydanube.protocol.native.timing import timing
 
@@ -47,31 +43,10 @@ good, so an offset, and the attributes of a dead-letter copy, must still fit."""
 KEY_FILTERS_MAX = 256
 """Key filters one consumer may have."""
 
-TOPIC_IDS_AT_ONCE = 100
 CLOSED_SESSION_MS = 60_000
 IDEMPOTENT_MS = 7 * 24 * 60 * 60 * 1_000
 """How long after it was last seen an idempotent producer is remembered."""
 SESSIONS_REMEMBERED_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
-    """What the operator decided for the whole broker."""
-
-    auto_create_topics: bool = True
-    bootstrap_namespaces: tuple[str, ...] = ()
-    policies: Policies = Policies()
-    max_unacked_messages: int = 10
-    retention: Retention = Retention()
-    fsync: FsyncPolicy = FsyncPolicy.ALWAYS
-    topic_fsync: tuple[tuple[str, FsyncPolicy], ...] = ()
-
-    def fsync_of(self, topic: TopicName) -> FsyncPolicy:
-        """The first pattern that matches the topic's name wins."""
-        for pattern, policy in self.topic_fsync:
-            if fnmatchcase(str(topic), pattern):
-                return policy
-        return self.fsync
 
 
 class Broker:
@@ -90,32 +65,32 @@ class Broker:
         self.settings = settings
         self.topics = TopicDirectory()
         self.agenda = Agenda()
-        self.namespaces: dict[str, Policies] = {}
         self.ticks = 0
         self._store = store
         self._journal = journal
         self._clock = clock
         self._dice = dice
-        self._subject_exists = subject_exists
-        self._creating: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
-        """Held while a topic or a partition of it is made, by the name without partition."""
-        self._numbering = asyncio.Lock()
-        self._topic_ids: deque[int] = deque()
+        self._maker = TopicMaker(
+            self.topics,
+            settings=settings,
+            store=store,
+            journal=journal,
+            agenda=self.agenda,
+            clock=clock,
+            dice=dice,
+            subject_exists=subject_exists,
+        )
         self._producers: dict[int, Producer] = {}
         self._consumers: dict[int, Consumer] = {}
         self._closed = RecentIds(keep_ms=CLOSED_SESSION_MS, count_max=SESSIONS_REMEMBERED_MAX)
         self._told_closed = RecentIds(keep_ms=3_600_000, count_max=SESSIONS_REMEMBERED_MAX)
-        self._dead_letters = DeadLetters(self._topic_for_dead_letters, clock, dice)
         self._stopping = False
 
     # ── start and stop ──────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
         """Bring back every namespace, topic, subscription and id from the store and the journal."""
-        self.namespaces = await facts.load_namespaces(self._store)
-        for namespace in ("default", "system", *self.settings.bootstrap_namespaces):
-            if namespace not in self.namespaces:
-                await self._put_namespace(namespace, self.settings.policies)
+        await self._maker.load_namespaces()
         for stored in await facts.load_topics(self._store):
             await self._restore(stored)
         for topic_id in await self._journal.forget_unopened():
@@ -175,7 +150,7 @@ class Broker:
         check_name(producer_name, what="producer name")
         if dispatch not in (DispatchStrategy.NON_RELIABLE, DispatchStrategy.RELIABLE):
             raise Rejected(f"unknown dispatch strategy {dispatch}: 0 is non-reliable, 1 is reliable")
-        topic = self.topics.get(name) or await self._create_topic(name, DispatchStrategy(dispatch), subject)
+        topic = self.topics.get(name) or await self._maker.create(name, DispatchStrategy(dispatch), subject)
         if topic.dispatch != dispatch:
             raise Conflict(
                 f"topic {name} is {topic.dispatch.name.lower()}: create the producer with that dispatch strategy",
@@ -183,7 +158,7 @@ class Broker:
             )
         async with topic.changing:
             if subject:
-                await self._bind_subject(topic, subject)
+                await self._maker.bind_subject(topic, subject)
             now = self._clock.monotonic_ms()
             known = topic.producers.get(producer_name)
             if known is not None:
@@ -550,60 +525,8 @@ class Broker:
         if consumer.session is session:
             consumer.subscription.attach_session(session, self._clock.monotonic_ms())
 
-    async def _create_topic(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
-        if not self.settings.auto_create_topics:
-            raise Rejected(f"topic {name} not found, and auto_create_topics is off", ErrorCode.TOPIC_UNKNOWN)
-        lock = self._creating.setdefault(name.partition_of or name, asyncio.Lock())
-        async with lock:
-            existing = self.topics.get(name)
-            if existing is not None:
-                return existing  # somebody was faster: that is success, not a conflict
-            if name.namespace not in self.namespaces:
-                raise Rejected(
-                    f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
-                )
-            self.topics.check_new(name)
-            topic_id = await self._new_topic_id()
-            record = TopicFacts(
-                id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
-            )
-            await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
-            policies = await facts.load_topic_policies(self._store, name)
-            topic = await self._open_topic(StoredTopic(name=name, facts=record, policies=policies))
-            log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
-            return topic
-
-    async def _new_topic_id(self) -> int:
-        """Numbers are fetched many at once; those left at a stop are never given out, of which there are plenty."""
-        async with self._numbering:
-            if not self._topic_ids:
-                first = await next_id(self._store, facts.TOPIC_ID_COUNTER, TOPIC_IDS_AT_ONCE)
-                self._topic_ids.extend(range(first, first + TOPIC_IDS_AT_ONCE))
-            return self._topic_ids.popleft()
-
-    async def _open_topic(self, stored: StoredTopic) -> Topic:
-        assert stored.facts is not None
-        policies = stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
-        topic: Topic
-        if stored.facts.dispatch is DispatchStrategy.RELIABLE:
-            topic = ReliableTopic(
-                stored,
-                policies,
-                topic_log=await self._journal.open_topic(
-                    stored.facts.id, stored.name, fsync=self.settings.fsync_of(stored.name)
-                ),
-                max_unacked_messages=self.settings.max_unacked_messages,
-                agenda=self.agenda,
-                clock=self._clock,
-                dead_letters=self._dead_letters,
-            )
-        else:
-            topic = LiveTopic(stored, policies, self._clock)
-        self.topics.add(topic)
-        return topic
-
     async def _restore(self, stored: StoredTopic) -> None:
-        topic = await self._open_topic(stored)
+        topic = await self._maker.open(stored)
         for record in stored.producers:
             self._add_producer(topic, record)
         for consumer in topic.consumers():
@@ -614,34 +537,9 @@ class Broker:
         self._producers[producer.id] = producer
         return producer
 
-    async def _bind_subject(self, topic: Topic, subject: str) -> None:
-        bound = topic.facts.subject
-        if bound == subject:
-            return
-        if bound is not None:
-            raise Conflict(
-                f"topic {topic.text} is bound to schema subject {bound!r}: a producer cannot use {subject!r}",
-                ErrorCode.SUBJECT_CONFLICT,
-            )
-        if not await self._subject_exists(subject):
-            raise Rejected(
-                f"schema subject {subject!r} not found: register it first", ErrorCode.SUBJECT_UNKNOWN
-            )
-        record = facts.with_subject(topic.facts, subject)
-        await self._store.put(facts.topic_key(topic.name), facts.encode(record))
-        topic.facts = record
-
     async def _store_subscription(self, topic: Topic, subscription: Subscription) -> None:
         key = facts.subscription_key(topic.name, subscription.name)
         await self._store.put(key, facts.encode(subscription.facts))
-
-    async def _put_namespace(self, namespace: str, policies: Policies) -> None:
-        await self._store.put(facts.namespace_policy_key(namespace), facts.encode(policies))
-        self.namespaces[namespace] = policies
-
-    async def _topic_for_dead_letters(self, topic_name: str) -> Topic:
-        name = TopicName.parse(topic_name)
-        return self.topics.get(name) or await self._create_topic(name, DispatchStrategy.RELIABLE, None)
 
 
 def _fenced(what: str) -> Conflict:

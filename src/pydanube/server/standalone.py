@@ -7,9 +7,10 @@ from pathlib import Path
 import structlog
 
 from pydanube import __version__
-from pydanube.broker.broker import Broker, BrokerSettings
+from pydanube.broker.broker import Broker
 from pydanube.broker.housekeeping import Housekeeping
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.settings import BrokerSettings
 from pydanube.kernel.clock import Clock, Dice
 from pydanube.log.journal import Journal
 from pydanube.log.settings import JournalSettings

@@ -1,0 +1,146 @@
+"""Makes topics: new ones, and those the metadata store and the journal know from before."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
+
+import structlog
+
+from pydanube.broker import facts
+from pydanube.broker.agenda import Agenda
+from pydanube.broker.dead_letters import DeadLetters
+from pydanube.broker.directory import TopicDirectory
+from pydanube.broker.facts import StoredTopic, TopicFacts
+from pydanube.broker.live_topic import LiveTopic
+from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.settings import BrokerSettings
+from pydanube.broker.topic import Topic
+from pydanube.kernel.clock import Clock, Dice
+from pydanube.kernel.errors import Conflict, ErrorCode, Rejected
+from pydanube.kernel.names import TopicName
+from pydanube.kernel.policies import DispatchStrategy, Policies
+from pydanube.log.journal import Journal
+from pydanube.metadata.counters import next_id
+from pydanube.metadata.store import ABSENT, MetadataStore
+
+log = structlog.get_logger("pydanube.broker")
+
+TOPIC_IDS_AT_ONCE = 100
+
+
+class TopicMaker:
+    """Namespaces with their policies, and the one way a topic comes into the directory."""
+
+    def __init__(
+        self,
+        topics: TopicDirectory,
+        *,
+        settings: BrokerSettings,
+        store: MetadataStore,
+        journal: Journal,
+        agenda: Agenda,
+        clock: Clock,
+        dice: Dice,
+        subject_exists: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self.namespaces: dict[str, Policies] = {}
+        self._topics = topics
+        self._settings = settings
+        self._store = store
+        self._journal = journal
+        self._agenda = agenda
+        self._clock = clock
+        self._subject_exists = subject_exists
+        self._dead_letters = DeadLetters(self._for_dead_letters, clock, dice)
+        self._creating: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+        """Held while a topic or a partition of it is made, by the name without partition."""
+        self._numbering = asyncio.Lock()
+        self._topic_ids: deque[int] = deque()
+
+    async def load_namespaces(self) -> None:
+        """Bring back every namespace; make those that have to exist."""
+        self.namespaces = await facts.load_namespaces(self._store)
+        for namespace in ("default", "system", *self._settings.bootstrap_namespaces):
+            if namespace not in self.namespaces:
+                await self._put_namespace(namespace, self._settings.policies)
+
+    async def create(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
+        """Make a topic that nobody has yet; one that somebody was faster to make is as good."""
+        if not self._settings.auto_create_topics:
+            raise Rejected(f"topic {name} not found, and auto_create_topics is off", ErrorCode.TOPIC_UNKNOWN)
+        lock = self._creating.setdefault(name.partition_of or name, asyncio.Lock())
+        async with lock:
+            existing = self._topics.get(name)
+            if existing is not None:
+                return existing  # somebody was faster: that is success, not a conflict
+            if name.namespace not in self.namespaces:
+                raise Rejected(
+                    f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
+                )
+            self._topics.check_new(name)
+            topic_id = await self._new_id()
+            record = TopicFacts(
+                id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
+            )
+            await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
+            policies = await facts.load_topic_policies(self._store, name)
+            topic = await self.open(StoredTopic(name=name, facts=record, policies=policies))
+            log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
+            return topic
+
+    async def open(self, stored: StoredTopic) -> Topic:
+        """Serve a topic whose facts are stored."""
+        assert stored.facts is not None
+        policies = stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
+        topic: Topic
+        if stored.facts.dispatch is DispatchStrategy.RELIABLE:
+            topic = ReliableTopic(
+                stored,
+                policies,
+                topic_log=await self._journal.open_topic(
+                    stored.facts.id, stored.name, fsync=self._settings.fsync_of(stored.name)
+                ),
+                max_unacked_messages=self._settings.max_unacked_messages,
+                agenda=self._agenda,
+                clock=self._clock,
+                dead_letters=self._dead_letters,
+            )
+        else:
+            topic = LiveTopic(stored, policies, self._clock)
+        self._topics.add(topic)
+        return topic
+
+    async def bind_subject(self, topic: Topic, subject: str) -> None:
+        """Bind the topic to a schema subject, once and for ever."""
+        bound = topic.facts.subject
+        if bound == subject:
+            return
+        if bound is not None:
+            raise Conflict(
+                f"topic {topic.text} is bound to schema subject {bound!r}: a producer cannot use {subject!r}",
+                ErrorCode.SUBJECT_CONFLICT,
+            )
+        if not await self._subject_exists(subject):
+            raise Rejected(
+                f"schema subject {subject!r} not found: register it first", ErrorCode.SUBJECT_UNKNOWN
+            )
+        record = facts.with_subject(topic.facts, subject)
+        await self._store.put(facts.topic_key(topic.name), facts.encode(record))
+        topic.facts = record
+
+    async def _new_id(self) -> int:
+        """Numbers are fetched many at once; those left at a stop are never given out, of which there are plenty."""
+        async with self._numbering:
+            if not self._topic_ids:
+                first = await next_id(self._store, facts.TOPIC_ID_COUNTER, TOPIC_IDS_AT_ONCE)
+                self._topic_ids.extend(range(first, first + TOPIC_IDS_AT_ONCE))
+            return self._topic_ids.popleft()
+
+    async def _put_namespace(self, namespace: str, policies: Policies) -> None:
+        await self._store.put(facts.namespace_policy_key(namespace), facts.encode(policies))
+        self.namespaces[namespace] = policies
+
+    async def _for_dead_letters(self, topic_name: str) -> Topic:
+        name = TopicName.parse(topic_name)
+        return self._topics.get(name) or await self.create(name, DispatchStrategy.RELIABLE, None)
