@@ -4,10 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # What is compiled where a C compiler is present: these run a second time from source.
-HOT_TESTS := tests/unit/protocol tests/unit/wire tests/unit/messages tests/unit/dispatch tests/unit/log tests/scenarios
+HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz bench clean
+.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz soak bench compare clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +33,7 @@ check: $(STAMP)  ## formatting, lint, types, import rules, spelling, generated f
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell src tests docs bench tools proto README.md CHANGELOG.md CONTRIBUTING.md Makefile
+	$(BIN)/codespell src tests docs bench tools proto examples README.md CHANGELOG.md CONTRIBUTING.md Makefile
 	$(BIN)/python tools/generate_protobuf.py --check
 
 format: $(STAMP)  ## format and fix what can be fixed
@@ -57,8 +57,14 @@ fault: setup  ## kill -9 rounds: make fault SECONDS=600 SEED=7
 fuzz: setup  ## every fuzz target for FUZZ_SECONDS each: make fuzz FUZZ_SECONDS=600
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) $(BIN)/pytest tests/fuzz --timeout 0
 
+soak: setup  ## full load with a consumer that is away half of the time, memory watched: make soak SECONDS=600
+	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600)
+
 bench: setup  ## speed, as ratios within one run
 	$(BIN)/python -m bench
+
+compare: setup  ## ours next to NATS, Redis, Kafka and RabbitMQ: make compare ARGS=--quick
+	$(BIN)/python -m bench.compare $(ARGS)
 
 clean:  ## remove environments, builds and caches (not ./danube-data)
 	rm -rf .venv .tools build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
