@@ -8,7 +8,6 @@ motion goes out in the pass that writes for all connections.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -31,12 +30,11 @@ from pydanube.wire.native_channels import (
     ProducerChannel,
     ReaderChannel,
 )
+from pydanube.wire.native_limits import NativeLimits
 
 log = logging.getLogger("pydanube.wire")
 
 CLOSE_SECONDS: Final = 5.0
-UNACKED_MAX_DEFAULT: Final = 50_000
-UNACKED_MAX: Final = 1_000_000
 _PUBLISHES: Final = 1
 """Not read from because its publish window is full."""
 _ANSWERS: Final = 2
@@ -44,22 +42,6 @@ _ANSWERS: Final = 2
 _OPENINGS: Final = (frames.OPEN_PRODUCER, frames.SUBSCRIBE, frames.OPEN_READER)
 _JOINED_WRITE_BYTES: Final = 64 * 1024
 """Up to here one copy is cheaper than a list of buffers."""
-
-
-@dataclass(frozen=True, slots=True)
-class NativeLimits:
-    """What one connection may cost; told to the client in WELCOME."""
-
-    publish_window_bytes: int = 32 * 1024 * 1024
-    channels_max: int = 10_000
-    requests_max: int = 1_000
-    """Requests under way at once; not told, no honest client comes near."""
-    hello_seconds: float = 10.0
-    idle_seconds_max: int = 60
-    write_buffer_bytes: int = 1024 * 1024
-    """Deliveries wait while so much was sent and not taken; the entry that reaches it goes out whole."""
-    answers_bytes_max: int = 8 * 1024 * 1024
-    """A client that asks, but has left so much unread, is not read from; more than deliveries alone can make it."""
 
 
 class NativeServer:
@@ -265,11 +247,8 @@ class NativeConnection(ServedConnection):
         self.flush()
         transport = self._transport
         # Deliveries wait for who does not read, answers cannot: what asks for more of them is not read either.
-        if (
-            self._paused
-            and transport is not None
-            and transport.get_write_buffer_size() > self.server.limits.answers_bytes_max
-        ):
+        unread = transport.get_write_buffer_size() if self._paused and transport is not None else 0
+        if unread > self.server.limits.answers_bytes_max:
             self._pause_reading(_ANSWERS)
 
     def eof_received(self) -> bool:
@@ -442,7 +421,8 @@ class NativeConnection(ServedConnection):
             key_filters=tuple(request.key_filters),
             start=_position(request.start),
         )
-        unacked_max = min(request.unacked_max or UNACKED_MAX_DEFAULT, UNACKED_MAX)
+        limits = self.server.limits
+        unacked_max = min(request.unacked_max or limits.unacked_default, limits.unacked_max)
         channel = ConsumerChannel(self, frame.channel, consumer, unacked_max)
         channel.session = self.broker.receive(consumer.id, channel)  # sends nothing yet: there is no credit
         self._channels[frame.channel] = channel
@@ -610,12 +590,8 @@ def _position(message: pb.Position) -> Position:
 
 
 def _no_channel(frame: Frame, what: str) -> Rejected:
-    return Rejected(
-        f"channel {frame.channel} is not an {what} one: open it first"
-        if what == "open"
-        else f"channel {frame.channel} is no {what}'s: open it first",
-        ErrorCode.CHANNEL_UNKNOWN,
-    )
+    text = f"this connection has no {what} channel {frame.channel}: open it first"
+    return Rejected(text, ErrorCode.CHANNEL_UNKNOWN)
 
 
 def _violation(text: str) -> Rejected:
