@@ -34,6 +34,10 @@ class Part:
     """The type as a native consumer says it, which joins the second subscription where its order allows."""
 
 
+BEHIND_MAX = 300
+"""How far the slowest subscription may be behind before native producers wait for it: a message that lies in a busy
+client for longer than the 30 s of an ack deadline comes again, and its ack is too late to count."""
+
 WATCH_SECONDS = 0.01
 """How often native consumers are asked whether their stream is still the same one."""
 
@@ -83,6 +87,7 @@ class Cast:
         self._tasks: list[asyncio.Task[None]] = []
         self._publishing: list[asyncio.Task[None]] = []
         self._newcomers = 0
+        self._keeps_up = asyncio.Event()
         self.topics: list[TopicHistory] = [history.topic(part.topic) for part in PARTS]
         self.producers = [
             self._producer(number % len(PARTS), f"producer-{number}")
@@ -124,6 +129,7 @@ class Cast:
                 f"native-{number}",
                 habits=habits,
                 dice=random.Random(self._dice.random()),
+                may_send=self._keeps_up,
             )
             for part, topic in zip(PARTS, self.topics, strict=True)
             for number, habits in enumerate(part.native)
@@ -142,6 +148,11 @@ class Cast:
         while True:
             for consumer in self.native_consumers:
                 consumer.look()
+            working = [s for s in self._history.subscriptions if s not in self.audits]
+            if max(s.topic.highest - s.highest for s in working) > BEHIND_MAX:
+                self._keeps_up.clear()
+            else:
+                self._keeps_up.set()
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _join_natively(self, part: Part, topic: TopicHistory) -> None:

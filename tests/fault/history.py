@@ -94,6 +94,8 @@ class TopicHistory:
     attempts: dict[Message, Attempt] = field(default_factory=dict)
     log: dict[int, Message] = field(default_factory=dict)
     offsets: dict[Message, int] = field(default_factory=dict)
+    highest: int = -1
+    """The highest offset anybody was given."""
     in_order: set[str] = field(default_factory=set)
     """Producers whose messages must be in the log in the order of their numbers."""
     taken: dict[str, int] = field(default_factory=dict)
@@ -113,6 +115,8 @@ class SubscriptionHistory:
     """Confirmed in this life of the broker, on the stream that delivered them: it must regard them as settled."""
     delivered: set[int] = field(default_factory=set)
     """In this life of the broker."""
+    highest: int = -1
+    """The highest offset it was given, in any life."""
     settled_below: int = 0
     """Not to be delivered again in any later life."""
     settled_in: int = 0
@@ -322,6 +326,7 @@ class History:
         if stream.life != self.life:
             return  # Left over in the client from before a restart.
         subscription.delivered.add(offset)
+        subscription.highest = max(subscription.highest, offset)
         subscription.acked.discard(offset)
         subscription.uncertain.discard(offset)
         if offset < subscription.settled_below and subscription.settled_in < self.life:
@@ -453,6 +458,7 @@ class History:
                 self.object(Rule.REWRITTEN, f"{topic.name} offset {offset} was {known}, now it is {message}")
             return
         topic.log[offset] = message
+        topic.highest = max(topic.highest, offset)
         attempt = topic.attempts.get(message)
         if attempt is None:
             self.object(Rule.PHANTOM, f"{topic.name} offset {offset} is {message}, which nobody sent there")

@@ -89,7 +89,9 @@ class NativeProducer:
         *,
         habits: NativeHabits,
         dice: random.Random,
+        may_send: asyncio.Event,
     ) -> None:
+        self._may_send = may_send
         self._address = address
         self._history = history
         self._topic = topic
@@ -204,6 +206,7 @@ class NativeProducer:
 
     async def _burst(self, session: Session, producer: native.Producer) -> None:
         """Send a few without waiting for answers, as one batch or as it comes."""
+        await self._may_send.wait()
         habits, dice = self._habits, self._dice
         for _ in range(dice.randint(1, habits.burst) if dice.random() < 0.7 else 1):
             message = Message(session.label, session.sent)

@@ -5,6 +5,7 @@ import random
 from contextlib import suppress
 
 CHUNK_BYTES = 64 * 1024
+CUT_AFTER_BYTES_FEW = 100
 CUT_AFTER_BYTES_MAX = 20_000
 
 
@@ -42,7 +43,8 @@ class Link:
     def cut_after(self, dice: random.Random) -> None:
         """Cut later, after a few more bytes in one direction: most likely within a frame."""
         target = dice.choice((self._client, self._broker))
-        self._left[target] = dice.randrange(CUT_AFTER_BYTES_MAX)
+        # Answers are a few bytes, messages many: either may be cut.
+        self._left[target] = dice.randrange(dice.choice((CUT_AFTER_BYTES_FEW, CUT_AFTER_BYTES_MAX)))
 
     def hold(self) -> None:
         self._is_free.clear()
