@@ -287,3 +287,9 @@ async def test_idempotent_producers_are_remembered_for_a_week(
     anew = await _open(native)
     assert (anew.opened.epoch, anew.opened.last_sequence) == (1, 0)
     assert (await anew.send(anew.row("anew"), 1)).offset == 1
+
+
+async def test_a_topic_that_keeps_nothing_refuses_idempotent_producers(native: NativeClient) -> None:
+    with refused_with(ErrorCode.ARGUMENT_INVALID, "remembers nothing"):
+        await _open(native, reliable=False)
+    await native.open_producer(TOPIC, "p", reliable=False)

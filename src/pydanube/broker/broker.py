@@ -150,6 +150,10 @@ class Broker:
         check_name(producer_name, what="producer name")
         if dispatch not in (DispatchStrategy.NON_RELIABLE, DispatchStrategy.RELIABLE):
             raise Rejected(f"unknown dispatch strategy {dispatch}: 0 is non-reliable, 1 is reliable")
+        if idempotent and dispatch != DispatchStrategy.RELIABLE:
+            raise Rejected(
+                f"producer {producer_name!r} of topic {name} cannot be idempotent: a non-reliable topic remembers nothing"
+            )
         topic = self.topics.get(name) or await self._maker.create(name, DispatchStrategy(dispatch), subject)
         if topic.dispatch != dispatch:
             raise Conflict(

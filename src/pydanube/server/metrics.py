@@ -53,7 +53,7 @@ BYTES_OUT = Metric(
     "danube_consumer_bytes_out_total", Kind.COUNTER, "Bytes of messages delivered", SUBSCRIPTION
 )
 PRODUCER_SENDS = Metric(
-    "danube_producer_send_total", Kind.COUNTER, "Publish calls answered", ("topic", "result", "error_code")
+    "danube_producer_send_total", Kind.COUNTER, "Messages of publishes answered", ("topic", "result", "error_code")
 )
 PRODUCER_SEND_LATENCY = Metric(
     "danube_producer_send_latency_ms",
@@ -96,7 +96,7 @@ DROPPED = Metric(
     "Messages of non-reliable topics no consumer could take",
     SUBSCRIPTION,
 )
-WAL_APPENDS = Metric("danube_wal_append_total", Kind.COUNTER, "Entries appended to the journal", TOPIC)
+WAL_APPENDS = Metric("danube_wal_append_total", Kind.COUNTER, "Messages appended to the journal", TOPIC)
 WAL_APPEND_BYTES = Metric(
     "danube_wal_append_bytes_total", Kind.COUNTER, "Bytes appended to the journal", TOPIC
 )
