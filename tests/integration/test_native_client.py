@@ -1,12 +1,14 @@
 """The Python client and a whole broker: what goes in comes out, in every shape, and through restarts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 import trustme
@@ -200,6 +202,19 @@ async def test_tables_go_in_and_come_out_as_columns(broker: RunningBroker) -> No
         async with client.consumer(TOPIC, subscription="s") as consumer:
             with pytest.raises(Timeout):
                 await consumer.receive(timeout=0.05)
+
+
+@pytest.mark.parametrize("make", [pandas.DataFrame, polars.DataFrame])
+async def test_frames_of_pandas_and_polars_go_in_as_they_are(
+    broker: RunningBroker, make: Callable[[dict[str, list[Any]]], Any]
+) -> None:
+    frame = make({"payload": [b"one", b"two", b"three"], "customer": ["a", None, "c"]})
+    async with client_of(broker) as client:
+        async with client.producer(TOPIC) as producer:
+            await producer.send_table(frame, key="customer")
+        async with client.reader(TOPIC, start="earliest", end="latest") as reader:
+            received = [(message.payload, message.key) async for message in reader]
+    assert received == [(b"one", "a"), (b"two", None), (b"three", "c")]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pydanube.broker.batches import batch_part
-from pydanube.broker.broker import Broker, BrokerSettings
+from pydanube.broker.broker import Broker
 from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.sessions import Consumer, Outlet
+from pydanube.broker.settings import BrokerSettings
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.policies import SubscriptionType
 from pydanube.log import Journal
