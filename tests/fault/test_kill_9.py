@@ -20,3 +20,5 @@ async def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
     assert chapter.problems == [], f"{told}\n{chapter.broker_log}"
     assert chapter.rounds >= 2
     assert chapter.counts()["ok"] > 100
+    assert chapter.counts()["cuts"] > 0
+    assert chapter.counts()["sessions shut out"] > 0

@@ -89,7 +89,7 @@ async def watched(process: BrokerProcess, bound: int, what: str) -> AsyncIterato
     )
 
 
-async def publish_all(address: str, size: int, *, topic: str = "/default/t") -> None:
+async def publish_all(address: str, size: int, *, topic: str) -> None:
     """So many bytes, as fast as the broker takes them."""
     async with connect(address) as client, client.producer(topic, max_pending_bytes=4 * MIB) as producer:
         sent = 0
@@ -98,13 +98,11 @@ async def publish_all(address: str, size: int, *, topic: str = "/default/t") -> 
             sent += ROWS * len(PAYLOAD)
 
 
-async def read_slowly(address: str, taken: list[int]) -> None:
-    """A consumer that takes a batch a second and acknowledges it."""
+async def read_slowly(address: str, topic: str, taken: list[int]) -> None:
+    """A consumer that takes two batches a second and acknowledges them."""
     async with (
         connect(address) as client,
-        client.consumer(
-            "/default/t", subscription="slow", start="earliest", prefetch_messages=100
-        ) as consumer,
+        client.consumer(topic, subscription="slow", start="earliest", prefetch_messages=100) as consumer,
     ):
         async for batch in consumer.batches():
             taken.append(batch.num_rows)
@@ -117,16 +115,18 @@ async def test_slow_consumers_cost_what_the_settings_say(tmp_path: Path) -> None
     sleepers = 4
     bound = UNSEALED + CACHE + WINDOW + GROUP + sleepers * SOCKET + SPARE
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
-        producer = await (await process.native()).open_producer("/default/t")
-        await producer.send_batch("first")  # and Arrow is loaded
+        # Each on a topic of its own, so that they cannot share what is held for them.
         for number in range(sleepers):
             client = await process.native()
-            await client.subscribe("/default/t", f"sleeper-{number}")
+            producer = await client.open_producer(f"/default/t-{number}")
+            await producer.send_batch("first")
+            await client.subscribe(f"/default/t-{number}", "sleeper", unacked_max=50_000)
             client.stop_reading()
         taken: list[int] = []
-        reading = asyncio.create_task(read_slowly(process.address, taken))
+        reading = asyncio.create_task(read_slowly(process.address, "/default/t-0", taken))
         async with watched(process, bound, "slow consumers"):
-            await publish_all(process.address, PUBLISHED)
+            for number in range(sleepers):
+                await publish_all(process.address, PUBLISHED // sleepers, topic=f"/default/t-{number}")
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         assert taken, "the slow consumer got nothing"
