@@ -11,7 +11,8 @@ from pydanube.protocol import danube_pb2 as pb
 from tests.fault.clients import Consumer, Habits, Producer
 from tests.fault.history import End, History, Order, SubscriptionHistory, TopicHistory
 from tests.fault.messages import Message
-from tests.fault.native_clients import NativeConsumer, NativeHabits, NativeProducer, NativeReader
+from tests.fault.native_consumers import NativeConsumer, NativeReader
+from tests.fault.native_producers import NativeHabits, NativeProducer
 
 _KIND = pb.ConsumerRequest.SubscriptionType
 KEYS = 16

@@ -7,7 +7,8 @@ from pydanube.client import Batching, PendingSend, Producer, QueueFull, connect
 from tests.fault.broker_process import BrokerProcess
 from tests.fault.history import Attempt, End, History, TopicHistory
 from tests.fault.messages import Message, payload_of
-from tests.fault.native_clients import PATIENT, NativeReader
+from tests.fault.native_consumers import NativeReader
+from tests.fault.native_producers import PATIENT
 from tests.fault.small_disk import SmallDisk
 
 MESSAGE_BYTES = 20_000
