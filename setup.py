@@ -21,6 +21,8 @@ HOT_MODULES = [
         "protocol/native/batch",
         "protocol/native/timing",
         "protocol/native/ipc_message",
+        "protocol/native/head",
+        "protocol/native/checking",
         "protocol/http2/frames",
         "protocol/http2/limits",
         "protocol/http2/floods",

@@ -22,8 +22,6 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.arrow import (
-    CheckedBatch,
-    check_batch,
     delivered_batch,
     encode_payloads,
     routing_keys,
@@ -39,6 +37,7 @@ from pydanube.protocol.native.bodies import (
     encode_item_header,
     encode_ranges,
 )
+from pydanube.protocol.native.checking import CheckedBatch, check_batch
 from pydanube.protocol.native.frames import PREFACE, FrameReader, encode_frame, publish_header
 from pydanube.protocol.native.timing import timing
 from pydanube.protocol.native_pb2 import BatchHead

@@ -21,6 +21,7 @@ from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import arrow, frames
 from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, message_count
 from pydanube.protocol.native.bodies import decode_items, encode_credit
+from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame
 from pydanube.segments.memory_disk import MemoryDisk
 from pydanube.server.process import SystemClock, SystemDice
@@ -189,6 +190,6 @@ def test_a_part_of_a_batch_has_what_its_messages_had(codec: int) -> None:
         whole = arrow.encode_payloads(payloads, head, codec=codec, **columns)  # type: ignore[arg-type]
         for skip, length in ((0, 1), (19, 1), (7, 5), (0, 20)):
             part = batch_part(whole, skip, length)
-            arrow.check_batch(part)
+            check_batch(part)
             assert message_count(part) == length
             assert arrow.rows(part, TOPIC) == arrow.rows(whole, TOPIC, skip, length)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.arrow import (
-    check_batch,
     delivered_batch,
     delivered_rows,
     encode_payloads,
@@ -27,6 +26,7 @@ from pydanube.protocol.native.bodies import (
     encode_published,
     encode_ranges,
 )
+from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.frames import PREFACE, FrameReader, encode_frame, publish_header
 from pydanube.protocol.native.timing import timing
 from pydanube.protocol.native_pb2 import BatchHead

@@ -1,32 +1,34 @@
 """Batches as the broker meets them: checked once when they come in, taken apart only where somebody needs rows.
 
-The Arrow library is loaded with the first batch: a broker that serves rows only does without its memory.
+The Arrow library is loaded when the first producer that may send batches is opened: a broker that serves rows only does
+without its memory.
 """
 
+import asyncio
+import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from importlib import import_module
+from typing import Any, Final
 
 from pydanube.protocol.native.batch import read_layout
+from pydanube.protocol.native.checking import CheckedBatch
 from pydanube.protocol.native_pb2 import BatchHead
 
-if TYPE_CHECKING:
-    from pydanube.protocol.native.arrow import CheckedBatch
-
+_ARROW: Final = "pydanube.protocol.native.arrow"
 _ROW_OVERHEAD_BYTES: Final = 256
 """What a row has beside what its batch has: the frame of its id, the head's times as attributes."""
 _SMALL_BYTES: Final = 2 * 1024 * 1024
 
 
-def check_batch(body: bytes) -> "CheckedBatch":
-    """Read a batch as a consumer will, and say what is in it; Rejected if it cannot be read."""
-    from pydanube.protocol.native import arrow  # noqa: PLC0415
+async def prepare_for_batches() -> None:
+    """Load Arrow beside the loop, which would stand still for a fifth of a second otherwise."""
+    if _ARROW not in sys.modules:
+        await asyncio.to_thread(import_module, _ARROW)
 
-    return arrow.check_batch(body)
 
-
-def row_bytes_max(body: bytes, batch: "CheckedBatch", topic: bytes) -> int:
+def row_bytes_max(batch: CheckedBatch, topic: bytes) -> int:
     """No row of this batch is longer: the largest payload, and everything that is not payload."""
-    layout = read_layout(body)
+    layout = batch.layout
     others = layout.raw_bytes - batch.payload_bytes + len(layout.head) + len(topic) + _ROW_OVERHEAD_BYTES
     # All payloads together are as good a bound, and cheaper, while the batch is far from what one row may have.
     is_small = layout.raw_bytes < _SMALL_BYTES

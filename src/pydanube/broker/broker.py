@@ -11,7 +11,7 @@ import structlog
 
 from pydanube.broker import facts
 from pydanube.broker.agenda import Agenda
-from pydanube.broker.batches import check_batch, row_bytes_max
+from pydanube.broker.batches import row_bytes_max
 from pydanube.broker.directory import TopicDirectory
 from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic
@@ -32,6 +32,7 @@ from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.log.journal import Journal
 from pydanube.metadata.store import MetadataStore
 from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan, scan_publish
+from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.timing import timing
 
 log = structlog.get_logger("pydanube.broker")
@@ -223,7 +224,7 @@ class Broker:
             if body[0] == 0:
                 batch = check_batch(body)
                 self._check_sender(producer, batch.head.producer_id)
-                _check_row_size(row_bytes_max(body, batch, topic.wire_name))
+                _check_row_size(row_bytes_max(batch, topic.wire_name))
                 count, payload_bytes, is_timed = batch.count, batch.payload_bytes, batch.is_timed
                 if payload_bytes > topic.policies.max_message_size > 0:
                     payload_bytes = batch.payload_bytes_max

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pydanube.client.message import Origin
 from pydanube.protocol.native.batch import BatchLayout
 from pydanube.protocol.native.bodies import Item
-from pydanube.protocol.native.columns import decode_head, decode_record_batch, shared_attributes
+from pydanube.protocol.native.columns import decode_record_batch
+from pydanube.protocol.native.head import decode_head, shared_attributes
 
 
 def columns_of(item: Item, layout: BatchLayout, origin: Origin) -> list[bytes]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from pydanube.broker.batches import prepare_for_batches
 from pydanube.broker.broker import Broker
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.positions import CURSOR, Position, PositionKind
@@ -388,6 +389,7 @@ class NativeConnection(ServedConnection):
 
     async def _open_producer(self, frame: Frame) -> None:
         request = parse(pb.OpenProducer, frame.body)
+        await prepare_for_batches()
         session = await self.broker.open_producer(
             topic_name=request.topic,
             producer_name=request.name,

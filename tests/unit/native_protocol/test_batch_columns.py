@@ -10,7 +10,6 @@ import pytest
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.native.arrow import (
-    check_batch,
     decode_record_batch,
     delivered_batch,
     encode_payloads,
@@ -33,6 +32,7 @@ from pydanube.protocol.native.batch import (
     read_layout,
 )
 from pydanube.protocol.native.bodies import Item
+from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native_pb2 import BatchHead
 
 HEAD = BatchHead(producer_id=7, producer_name="p")

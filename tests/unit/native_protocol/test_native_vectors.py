@@ -17,8 +17,9 @@ from google.protobuf.message import Message
 from pydanube.protocol import native_pb2
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import bodies, frames
-from pydanube.protocol.native.arrow import check_batch, decode_record_batch, encode_payloads
+from pydanube.protocol.native.arrow import decode_record_batch, encode_payloads
 from pydanube.protocol.native.batch import NONE, read_layout
+from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.timing import timing
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -2,12 +2,10 @@
 
 Importing this costs 0.2 s and 80 MB for Arrow itself, so its users import it when the first batch comes. Whatever reads
 a body raises `Rejected` with BATCH_INVALID for a broken one, and sets aside no more memory than the body's bounded size.
-Start reading at `columns.py`.
+Start reading at `columns.py`; `checking.py` is what a broker asks first.
 """
 
 from pydanube.protocol.native.columns import (
-    CheckedBatch,
-    check_batch,
     decode_record_batch,
     encode_payloads,
     encode_record_batch,
@@ -18,8 +16,6 @@ from pydanube.protocol.native.rows import routing_keys, rows
 
 __all__ = [
     "DELIVERED_SCHEMA",
-    "CheckedBatch",
-    "check_batch",
     "decode_record_batch",
     "delivered_batch",
     "delivered_rows",

@@ -6,10 +6,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import DecodeError
 
 from pydanube.kernel.errors import ErrorCode, Rejected
-from pydanube.kernel.names import NAME_CHARACTERS_MAX
 from pydanube.protocol.native.batch import (
     ATTRIBUTES,
     COMPACTION_KEY,
@@ -28,13 +26,6 @@ from pydanube.protocol.native.batch import (
     read_layout,
 )
 from pydanube.protocol.native.ipc_message import check_ipc_message
-from pydanube.protocol.native.timing import (
-    COMPACTION_KEY_ATTRIBUTE,
-    DELIVER_AFTER_ATTRIBUTE,
-    DELIVER_AT_ATTRIBUTE,
-    TIME_MS_MAX,
-    TTL_ATTRIBUTE,
-)
 from pydanube.protocol.native_pb2 import BatchHead
 
 TIME: Final = pa.timestamp("ms", "UTC")
@@ -51,30 +42,6 @@ FIELDS: Final[tuple[tuple[int, pa.Field], ...]] = (
 )
 _COLUMN_OF_NAME: Final[dict[str, int]] = {field.name: column for column, field in FIELDS}
 _CODEC_NAMES: Final[dict[int, str]] = {LZ4: "lz4", ZSTD: "zstd"}
-RESERVED_ATTRIBUTES: Final = frozenset(
-    (DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE, COMPACTION_KEY_ATTRIBUTE)
-)
-"""Attributes that rows use for what a batch has in its head or in a column."""
-
-
-class CheckedBatch:
-    """What the broker needs to know of a batch it is about to take."""
-
-    __slots__ = ("_payload", "count", "head", "is_timed", "payload_bytes")
-
-    def __init__(self, payload: pa.BinaryArray, head: BatchHead) -> None:
-        self._payload = payload
-        self.count: Final = len(payload)
-        self.payload_bytes: Final[int] = payload.total_values_length
-        """Of all payloads together."""
-        self.head: Final = head
-        self.is_timed: Final = bool(head.deliver_at or head.deliver_after or head.ttl)
-
-    @property
-    def payload_bytes_max(self) -> int:
-        """Of the largest payload. Worked out when asked: ask only if all together exceed what one may have."""
-        largest: int = pc.max(pc.binary_length(self._payload)).as_py()
-        return largest
 
 
 @lru_cache(maxsize=128)
@@ -149,29 +116,16 @@ def decode_record_batch(body: bytes, layout: BatchLayout | None = None) -> pa.Re
     return batch
 
 
-def check_batch(body: bytes) -> CheckedBatch:
-    """Read a batch once and wholly, so that no consumer ever meets a broken one."""
-    layout = read_layout(body)
-    head = decode_head(layout)
-    batch = decode_record_batch(body, layout)
-    reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)
-    if not reserved and layout.columns & ATTRIBUTES:
-        reserved = RESERVED_ATTRIBUTES.intersection(pc.unique(batch.column("attributes").keys).to_pylist())
-    if reserved:
-        raise invalid_batch(f"attribute {min(reserved)} belongs in the head or in a column of a batch")
-    return CheckedBatch(batch.column(0), head)
+def attribute_names(batch: pa.RecordBatch) -> list[str]:
+    """Every name an attribute of some row has."""
+    names: list[str] = pc.unique(batch.column("attributes").keys).to_pylist()
+    return names
 
 
-def shared_attributes(head: BatchHead) -> dict[str, str]:
-    """Attributes of every row of a batch: those of the head, and its times in the form rows have them."""
-    attributes = dict(head.attributes)
-    if head.deliver_at:
-        attributes[DELIVER_AT_ATTRIBUTE] = str(head.deliver_at)
-    if head.deliver_after:
-        attributes[DELIVER_AFTER_ATTRIBUTE] = str(head.deliver_after)
-    if head.ttl:
-        attributes[TTL_ATTRIBUTE] = str(head.ttl)
-    return attributes
+def longest(payload: pa.BinaryArray) -> int:
+    """Bytes of the largest payload."""
+    largest: int = pc.max(pc.binary_length(payload)).as_py()
+    return largest
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -246,16 +200,3 @@ def _check_values(batch: pa.RecordBatch) -> None:
             batch.column("compaction_key").view(pa.utf8()).validate(full=True)
         except pa.ArrowException as error:
             raise invalid_batch(f"a compaction key is not UTF-8 ({error})") from error
-
-
-def decode_head(layout: BatchLayout) -> BatchHead:
-    try:
-        head = BatchHead.FromString(layout.head)
-    except DecodeError as error:
-        raise invalid_batch(f"its head cannot be decoded ({error})") from error
-    if len(head.producer_name) > NAME_CHARACTERS_MAX:
-        raise invalid_batch(f"its producer's name is longer than {NAME_CHARACTERS_MAX} characters")
-    for name in ("publish_time", "deliver_at", "deliver_after", "ttl"):
-        if getattr(head, name) > TIME_MS_MAX:
-            raise invalid_batch(f"its {name} exceeds {TIME_MS_MAX} ms")
-    return head

@@ -25,10 +25,9 @@ from pydanube.protocol.native.bodies import NO_OFFSET, Item
 from pydanube.protocol.native.columns import (
     ATTRIBUTE_MAP,
     TIME,
-    decode_head,
     decode_record_batch,
-    shared_attributes,
 )
+from pydanube.protocol.native.head import decode_head, shared_attributes
 from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE, TIME_MS_MAX
 from pydanube.protocol.native_pb2 import BatchHead
 

@@ -25,6 +25,8 @@ _HEADER: Final = 2
 _BODY_LENGTH: Final = 3
 _CUSTOM_METADATA: Final = 4
 _LENGTH: Final = 0
+_NODES: Final = 1
+_BUFFERS: Final = 2
 _COMPRESSION: Final = 3
 _VARIADIC_COUNTS: Final = 4
 
@@ -33,10 +35,45 @@ _U16 = struct.Struct("<H")
 _I32 = struct.Struct("<i")
 _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
+_I64_PAIR = struct.Struct("<qq")
 
 
-def check_ipc_message(message: memoryview, count: int) -> None:
-    """Accept an uncompressed record-batch message of `count` rows that fills `message` exactly.
+class BinaryColumn:
+    """Where the one column of a message lies in the bytes it was found in."""
+
+    __slots__ = ("data_bytes", "offsets_at")
+
+    def __init__(self, offsets_at: int, data_bytes: int) -> None:
+        self.offsets_at: Final = offsets_at
+        """Position of `count + 1` offsets, 32 bits each."""
+        self.data_bytes: Final = data_bytes
+
+
+def binary_column(body: bytes, start: int, count: int) -> BinaryColumn:
+    """Find the column of a message that fills `body` from `start` on and has one of type binary, without nulls.
+
+    What the offsets say is not looked at.
+
+    Raises:
+        Rejected: with BATCH_INVALID.
+    """
+    metadata = check_ipc_message(memoryview(body)[start:], count)
+    data_at = start + _PREFIX_BYTES + len(metadata)
+    try:
+        positions = _buffers_of_one_column(metadata, count)
+    except (struct.error, IndexError) as error:
+        raise invalid_batch("the Arrow message's metadata is cut short") from error
+    for offset, length in positions:
+        if offset < 0 or length < 0 or offset % 8 or offset + length > len(body) - data_at:
+            raise invalid_batch("a buffer of the Arrow message lies outside of it")
+    (offsets_offset, offsets_bytes), (_, data_bytes) = positions[1], positions[2]
+    if offsets_bytes < 4 * (count + 1):
+        raise invalid_batch("the offsets of the payloads are cut short")
+    return BinaryColumn(data_at + offsets_offset, data_bytes)
+
+
+def check_ipc_message(message: memoryview, count: int) -> bytes:
+    """Accept an uncompressed record-batch message of `count` rows that fills `message` exactly; its metadata.
 
     Raises:
         Rejected: with BATCH_INVALID.
@@ -56,6 +93,7 @@ def check_ipc_message(message: memoryview, count: int) -> None:
         raise invalid_batch(
             f"the Arrow message states {body_at + body_bytes} bytes, the part has {len(message)}"
         )
+    return metadata
 
 
 def _check_metadata(metadata: bytes, count: int) -> int:
@@ -80,6 +118,34 @@ def _check_metadata(metadata: bytes, count: int) -> int:
     if _field(metadata, header, _VARIADIC_COUNTS):
         raise invalid_batch("the Arrow message has view columns")
     return int(_I64.unpack_from(metadata, body_length_at)[0]) if body_length_at else 0
+
+
+def _buffers_of_one_column(metadata: bytes, count: int) -> list[tuple[int, int]]:
+    """Offset and length of validity, offsets and data."""
+    message: int = _U32.unpack_from(metadata)[0]
+    header_at = _field(metadata, message, _HEADER)
+    header = header_at + _U32.unpack_from(metadata, header_at)[0]
+    nodes_at, nodes = _vector(metadata, header, _NODES)
+    buffers_at, buffers = _vector(metadata, header, _BUFFERS)
+    if nodes != 1 or buffers != 3:
+        raise invalid_batch(
+            f"the Arrow message has {nodes} columns and {buffers} buffers, not one column of payloads"
+        )
+    length, nulls = _I64_PAIR.unpack_from(metadata, nodes_at)
+    if length != count:
+        raise invalid_batch(f"the Arrow message does not hold the {count} messages stated")
+    if nulls != 0:
+        raise invalid_batch("a payload is null")
+    return [_I64_PAIR.unpack_from(metadata, buffers_at + 16 * number) for number in range(3)]
+
+
+def _vector(metadata: bytes, table: int, number: int) -> tuple[int, int]:
+    """Position of the first element of a table's vector, and how many there are."""
+    at = _field(metadata, table, number)
+    if not at:
+        return 0, 0
+    vector = at + int(_U32.unpack_from(metadata, at)[0])
+    return vector + 4, int(_U32.unpack_from(metadata, vector)[0])
 
 
 def _field(metadata: bytes, table: int, number: int) -> int:

@@ -16,7 +16,8 @@ from pydanube.protocol.native.batch import (
     SCHEMA_VERSION,
     read_layout,
 )
-from pydanube.protocol.native.columns import FIELDS, decode_head, decode_record_batch, shared_attributes
+from pydanube.protocol.native.columns import FIELDS, decode_record_batch
+from pydanube.protocol.native.head import decode_head, shared_attributes
 from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE
 from pydanube.protocol.native_pb2 import BatchHead
 
