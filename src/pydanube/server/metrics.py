@@ -53,7 +53,10 @@ BYTES_OUT = Metric(
     "danube_consumer_bytes_out_total", Kind.COUNTER, "Bytes of messages delivered", SUBSCRIPTION
 )
 PRODUCER_SENDS = Metric(
-    "danube_producer_send_total", Kind.COUNTER, "Messages of publishes answered", ("topic", "result", "error_code")
+    "danube_producer_send_total",
+    Kind.COUNTER,
+    "Messages of publishes answered",
+    ("topic", "result", "error_code"),
 )
 PRODUCER_SEND_LATENCY = Metric(
     "danube_producer_send_latency_ms",

@@ -71,7 +71,13 @@ class Stage:
         safe = asyncio.Event()
         for left in range(count, 0, -1):
             self.topic.publish(
-                b"\x08\x01", 1, producer, 0, False, 1, lambda error, left=left: safe.set() if left == 1 else None
+                b"\x08\x01",
+                1,
+                producer,
+                0,
+                False,
+                1,
+                lambda error, left=left: safe.set() if left == 1 else None,
             )
         await safe.wait()
         self._agenda.run()
