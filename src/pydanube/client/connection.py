@@ -163,6 +163,20 @@ class Connection(asyncio.Protocol):
         self._last_request = self._last_request % _REQUEST_NUMBERS + 1
         return self._last_request
 
+    async def open_channel(
+        self, channel: Channel, kind: int, body: bytes, *, answer: int, what: str
+    ) -> tuple[int, bytes]:
+        """Open a channel by a request; its number and the body of the answer."""
+        number = self.attach(channel)
+        try:
+            return number, await self.request(kind, body, channel=number, answer=answer, what=what)
+        except BaseException as error:
+            self.detach(number)
+            if not isinstance(error, DanubeError) or isinstance(error, Timeout):
+                # The broker may have opened it all the same.
+                self.send(frames.CLOSE, number, self.next_request(), b"")
+            raise
+
     async def request(
         self,
         kind: int,

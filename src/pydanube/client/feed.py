@@ -180,21 +180,9 @@ class TopicFeed(ABC):
         connection = await self._cluster.connection(location.address)
         opening = self._opening()
         self._ended_early = None
-        channel = connection.attach(self)
-        try:
-            body = await connection.request(
-                opening.kind,
-                opening.body,
-                channel=channel,
-                answer=opening.answer,
-                what=f"opening {self.topic}",
-            )
-        except BaseException as error:
-            connection.detach(channel)
-            if not isinstance(error, DanubeError) or isinstance(error, Timeout):
-                # The broker may have opened it all the same.
-                connection.send(frames.CLOSE, channel, connection.next_request(), b"")
-            raise
+        channel, body = await connection.open_channel(
+            self, opening.kind, opening.body, answer=opening.answer, what=f"opening {self.topic}"
+        )
         if self._ended_early is not None or not connection.is_open:
             connection.detach(channel)
             raise self._ended_early or Disconnected(f"{self.topic}: the connection was lost at once")

@@ -400,21 +400,13 @@ class TopicProducer:
             epoch=None if self._queue.needs_new_session else self._epoch,
         )
         self._ended_early = None
-        channel = connection.attach(self)
-        try:
-            body = await connection.request(
-                frames.OPEN_PRODUCER,
-                request.SerializeToString(),
-                channel=channel,
-                answer=frames.PRODUCER_OPENED,
-                what=f"opening a producer on {self.topic}",
-            )
-        except BaseException as error:
-            connection.detach(channel)
-            if not isinstance(error, DanubeError) or isinstance(error, Timeout):
-                # The broker may have opened it all the same.
-                connection.send(frames.CLOSE, channel, connection.next_request(), b"")
-            raise
+        channel, body = await connection.open_channel(
+            self,
+            frames.OPEN_PRODUCER,
+            request.SerializeToString(),
+            answer=frames.PRODUCER_OPENED,
+            what=f"opening a producer on {self.topic}",
+        )
         return pb.ProducerOpened.FromString(body), channel
 
     def _abandon_channel(self, *, tell: bool = True) -> None:

@@ -300,7 +300,7 @@ async def test_a_broker_said_to_speak_tls_is_not_spoken_to_without(broker: Scrip
     await other.start()
     try:
         broker.redirects[TOPIC] = other.url.replace("danube://", "danubes://")
-        with pytest.raises(Unavailable, match=r"danubes://.* cannot be reached"):
+        with pytest.raises(Unavailable, match="danubes://"):
             async with producer_of(broker, timeout=0.2, retries=Retries(attempts_max=0)):
                 pass
         assert other.frames == []
