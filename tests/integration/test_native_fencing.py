@@ -44,6 +44,23 @@ async def _epoch(client: NativeClient, number: int) -> int | None:
     return int(pb.ProducerOpened.FromString(answer.body).epoch)
 
 
+async def test_a_session_is_told_of_sequences_only_when_they_are_safe(broker: RunningBroker) -> None:
+    """A client that goes on behind a sequence does not send what is before it again."""
+    client = await broker.native()
+    producer = await client.open_producer(TOPIC, "p", idempotent=True)
+    for sequence in range(1, ROUNDS + 1):
+        published = producer.publish(producer.row("message"), sequence)
+        again = await client.open_producer(TOPIC, "p", idempotent=True, epoch=producer.opened.epoch)
+        assert again.opened.last_sequence == sequence
+        told = [
+            frame.kind
+            for frame in client.received
+            if frame.kind in (frames.PUBLISHED, frames.PRODUCER_OPENED)
+        ]
+        assert told[-2:] == [frames.PUBLISHED, frames.PRODUCER_OPENED]
+        await producer.published(published)
+
+
 async def test_a_client_that_was_shut_out_does_not_shut_out_the_newer_one(broker: RunningBroker) -> None:
     never = Batching(linger_ms=60_000)
     async with connect(broker.address) as first, connect(broker.address) as second:
