@@ -15,6 +15,8 @@ SEQUENCE_BYTES: Final = 8
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
 """Largest body of a frame."""
 PING_BYTES_MAX: Final = 64
+SMALL_PART_BYTES: Final = 4096
+"""Parts of a body smaller than this are collected, larger ones are kept as they came."""
 HELLO_BYTES_MAX: Final = 64 * 1024
 """Largest frame of a peer that has not been welcomed yet."""
 
@@ -82,7 +84,7 @@ def encode_frame(kind: int, channel: int = 0, request: int = 0, body: bytes = b"
 
 
 class FrameReader:
-    """Cuts frames out of received bytes.
+    """Cuts frames out of received bytes, copying a body once.
 
     Holds at most one unfinished frame. `body_bytes_max` may be raised once the peer is known; a frame that claims
     more is refused as soon as its header is read, before its body is held.
@@ -91,10 +93,15 @@ class FrameReader:
     def __init__(self, body_bytes_max: int, *, preface: bytes = b"") -> None:
         self.body_bytes_max = body_bytes_max
         self._preface = preface
-        self._parts: list[bytes] = []
-        self._held = 0
-        self._wanted = HEADER_BYTES
-        """Bytes that must be held before anything more can be said."""
+        self._held = b""
+        """Bytes that are not yet a header."""
+        self._parts: list[memoryview | bytearray] = []
+        """What has come of the body of an unfinished frame."""
+        self._missing = 0
+        """Bytes of it that have not."""
+        self._kind = 0
+        self._channel = 0
+        self._request = 0
 
     def receive(self, data: bytes) -> list[Frame]:
         """The frames completed by these bytes, in order.
@@ -102,17 +109,26 @@ class FrameReader:
         Raises:
             Rejected: the peer violates the protocol; nothing more can be read from it.
         """
-        self._held += len(data)
-        if self._parts:
-            self._parts.append(data)
-            if self._held < self._wanted:
-                return []
-            data = b"".join(self._parts)
-            self._parts = []
-        if self._preface:
-            data = self._check_preface(data)
         frames: list[Frame] = []
         position = 0
+        if self._missing:
+            if len(data) < self._missing:
+                self._keep(data)
+                return frames
+            position = self._missing
+            self._parts.append(memoryview(data)[:position])
+            frames.append(self._finished())
+        elif self._held:
+            data = self._held + data
+            self._held = b""
+        if self._preface:
+            if not data.startswith(self._preface[: len(data)]):
+                raise _violation("the connection does not begin as the native protocol does")
+            if len(data) < len(self._preface):
+                self._held = data
+                return frames
+            position = len(self._preface)
+            self._preface = b""
         end = len(data)
         while end - position >= HEADER_BYTES:
             length, kind, flags, reserved, channel, request = _unpack_from(data, position)
@@ -122,34 +138,55 @@ class FrameReader:
                 raise _violation(
                     f"a frame of {length} bytes exceeds the {self.body_bytes_max} bytes allowed here"
                 )
+            if kind == PUBLISH and length <= SEQUENCE_BYTES:
+                raise _violation(f"a PUBLISH of {length} bytes holds no message")
             body_at = position + HEADER_BYTES
-            if end - body_at < length:
-                self._wanted = HEADER_BYTES + length
-                break
             position = body_at + length
+            if position > end:
+                self._kind, self._channel, self._request = kind, channel, request
+                self._parts.append(memoryview(data)[body_at:])
+                self._missing = position - end
+                return frames
             if kind == PUBLISH:
-                if length <= SEQUENCE_BYTES:
-                    raise _violation(f"a PUBLISH of {length} bytes holds no message")
                 sequence = _unpack_sequence(data, body_at)[0]
                 body = data[body_at + SEQUENCE_BYTES : position]
                 frames.append(Frame(kind, channel, request, body, sequence))
             else:
                 frames.append(Frame(kind, channel, request, data[body_at:position]))
-        else:
-            self._wanted = HEADER_BYTES
-        self._held = end - position
-        if self._held:
-            self._parts.append(data[position:] if position else data)
+        if position < end:
+            self._held = data[position:]
         return frames
 
-    def _check_preface(self, data: bytes) -> bytes:
-        preface = self._preface
-        if not data.startswith(preface[: len(data)]):
-            raise _violation("the connection does not begin as the native protocol does")
-        if len(data) < len(preface):
-            return data
-        self._preface = b""
-        return data[len(preface) :]
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the unfinished frame."""
+        return len(self._held) + sum(map(len, self._parts))
+
+    def _keep(self, data: bytes) -> None:
+        """Put more of an unfinished body aside."""
+        self._missing -= len(data)
+        if len(data) >= SMALL_PART_BYTES:
+            self._parts.append(memoryview(data))
+            return
+        # An object for each of many small parts would cost far more than the parts.
+        last = self._parts[-1]
+        if not isinstance(last, bytearray):
+            last = bytearray()
+            self._parts.append(last)
+        last += data
+
+    def _finished(self) -> Frame:
+        """The frame whose last part has come."""
+        parts = self._parts
+        self._parts = []
+        self._missing = 0
+        sequence = 0
+        if self._kind == PUBLISH:
+            if len(parts[0]) < SEQUENCE_BYTES:
+                parts = [memoryview(b"".join(parts))]
+            sequence = _unpack_sequence(parts[0])[0]
+            parts[0] = memoryview(parts[0])[SEQUENCE_BYTES:]
+        return Frame(self._kind, self._channel, self._request, b"".join(parts), sequence)
 
 
 def _violation(text: str) -> Rejected:
