@@ -17,8 +17,8 @@ from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import encode_credit, encode_ranges
 from pydanube.protocol.native.frames import encode_frame, publish_header
-from pydanube.wire.native_connection import NativeServer
 from pydanube.wire.native_limits import NativeLimits
+from pydanube.wire.native_server import NativeServer
 
 TOPIC = "/default/t"
 HELLO = pb.Hello(version_min=1, version_max=1, client="test").SerializeToString()

@@ -27,7 +27,8 @@ from pydanube.segments.memory_disk import MemoryDisk
 from pydanube.server.process import SystemClock, SystemDice
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
-from pydanube.wire.native_connection import NativeServer
+from pydanube.wire.native_connection import NativeConnection
+from pydanube.wire.native_server import NativeServer
 
 TOPIC = "/default/t"
 HELLO = pb.Hello(version_min=1, version_max=1).SerializeToString()
@@ -113,7 +114,7 @@ async def test_what_a_seek_takes_back_before_it_left_costs_no_credit(broker: Bro
     server = NativeServer(
         broker, Advertised("", ""), identity="test", write_pass=WritePass(broker.agenda.run)
     )
-    connection = server.new_connection(lambda: None)
+    connection = NativeConnection(server, lambda: None)
     wire = Wire()
     connection.connection_made(wire)
     subscribe = pb.Subscribe(topic=TOPIC, subscription="s", consumer="c").SerializeToString()

@@ -100,6 +100,8 @@ class CommitQueue:
         )
         self.on_rotated: Callable[[], None] = _nothing
         """Called when a file was added to `closed_files`."""
+        self.on_roomy: Callable[[], None] = _nothing
+        """Called when something was sealed and it is not crowded any more."""
         self.after_commit: Callable[[], None] = _nothing
         """Called when everybody has been told of a group: the answers may be written at once."""
         self._writer: JournalWriter | None = None
@@ -276,16 +278,23 @@ class CommitQueue:
         """Hand over, but later if sealing lags: who waits for answers slows down before he is refused."""
         if self._slowed is not None:
             return
-        if self.unsealed_bytes > self._slow_from_bytes and self.closed_files:
+        if self.is_crowded:
             self._slowed = self.loop.call_later(self.settings.slowed_ms_max / 1000, self._hand_over)
         else:
             self._hand_over()
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits to be sealed that appends should come more slowly."""
+        return self.unsealed_bytes > self._slow_from_bytes and bool(self.closed_files)
+
     def free(self, memory_bytes: int) -> None:
         """So much is in segments now, or not needed any more."""
         self.unsealed_bytes -= memory_bytes
-        if self._slowed is not None and self.unsealed_bytes <= self._slow_from_bytes:
-            self._hand_over()
+        if self.unsealed_bytes <= self._slow_from_bytes:
+            if self._slowed is not None:
+                self._hand_over()
+            self._guard(self.on_roomy)
 
     def _hand_over(self) -> None:
         """Give what is pending to the writer: once per tick, however many appends there were."""

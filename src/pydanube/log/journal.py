@@ -131,6 +131,15 @@ class Journal:
         self._queue.after_commit = callback
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether appends come faster than they can be sealed: slow down, or be refused before long."""
+        return self._queue.is_crowded
+
+    def call_when_roomy(self, callback: Callable[[], None]) -> None:
+        """Call back when it is not crowded any more."""
+        self._queue.on_roomy = callback
+
+    @property
     def stats(self) -> WriterStats:
         """What the writer has counted since this process opened the journal."""
         return self._queue.stats

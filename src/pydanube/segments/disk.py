@@ -3,6 +3,7 @@
 Called from threads, never from the event loop.
 """
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,10 @@ class Disk(Protocol):
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:
         """Write some of the buffers and say how many bytes; with `sync` those bytes are durable."""
+        ...
+
+    def bypass_cache(self, fd: int, on: bool) -> bool:
+        """Let writes go past the page cache, in whole blocks from memory that is aligned; False if they cannot."""
         ...
 
     def fdatasync(self, fd: int) -> None: ...
@@ -85,6 +90,14 @@ class LocalDisk:
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:
         return os.pwritev(fd, buffers, position, os.RWF_DSYNC if sync else 0)
+
+    def bypass_cache(self, fd: int, on: bool) -> bool:
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
+        except OSError:
+            return False  # some file systems live in the cache
+        return True
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -111,6 +111,9 @@ class MemoryDisk:
                 file.sync(position, position + len(data))
             return len(data)
 
+    def bypass_cache(self, fd: int, on: bool) -> bool:
+        return True
+
     def fdatasync(self, fd: int) -> None:
         with self._call("fdatasync", None):
             self._open[fd].sync()

@@ -14,7 +14,7 @@ from pydanube.server.metrics import Sample
 from pydanube.wire.calls import CallCounts
 from pydanube.wire.grpc_connection import GrpcServer
 from pydanube.wire.listener import Listener
-from pydanube.wire.native_connection import NativeServer
+from pydanube.wire.native_server import NativeServer
 from pydanube.wire.routes import DataPlane
 
 SHARED = "*"

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -25,7 +26,8 @@ from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.grpc_connection import GrpcServer
 from pydanube.wire.listener import Listener, http2_door, native_door, server_tls
-from pydanube.wire.native_connection import NativeServer
+from pydanube.wire.native_connection import NativeConnection
+from pydanube.wire.native_server import NativeServer
 from pydanube.wire.routes import DataPlane
 
 log = structlog.get_logger("pydanube.server")
@@ -106,9 +108,16 @@ class Standalone:
         write_pass = WritePass(broker.agenda.run)
         journal.call_after_commit(write_pass.run)
         server = GrpcServer(services.routes(), limits=_http2_limits(settings), write_pass=write_pass)
-        native = NativeServer(broker, advertised, identity=f"pydanube {__version__}", write_pass=write_pass)
+        native = NativeServer(
+            broker,
+            advertised,
+            identity=f"pydanube {__version__}",
+            write_pass=write_pass,
+            is_crowded=lambda: journal.is_crowded,
+        )
+        journal.call_when_roomy(native.let_in)
         listener = Listener(
-            [http2_door(server.new_connection), native_door(native.new_connection)],
+            [http2_door(server.new_connection), native_door(partial(NativeConnection, native))],
             connections_max=settings.limits.max_connections,
         )
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from pydanube.broker.batches import prepare_for_batches
-from pydanube.broker.broker import Broker
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.protocol import native_pb2 as pb
@@ -21,9 +20,9 @@ from pydanube.protocol.native import frames
 from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from pydanube.protocol.native.bodies import RANGES_MAX, check_range, decode_credit, decode_ranges
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame, frame_header
-from pydanube.wire.calls import CallCounts, parse
-from pydanube.wire.connections import ConnectionRegister, ServedConnection, WritePass
-from pydanube.wire.discovery_service import Advertised
+from pydanube.wire.calls import parse
+from pydanube.wire.connections import ServedConnection
+from pydanube.wire.intake import ANSWERS, JOURNAL, PUBLISHES, Intake
 from pydanube.wire.native_channels import (
     Channel,
     ConsumerChannel,
@@ -31,46 +30,14 @@ from pydanube.wire.native_channels import (
     ProducerChannel,
     ReaderChannel,
 )
-from pydanube.wire.native_limits import NativeLimits
+from pydanube.wire.native_server import NativeServer
 
 log = logging.getLogger("pydanube.wire")
 
 CLOSE_SECONDS: Final = 5.0
-_PUBLISHES: Final = 1
-"""Not read from because its publish window is full."""
-_ANSWERS: Final = 2
-"""Not read from because it does not read its answers."""
 _OPENINGS: Final = (frames.OPEN_PRODUCER, frames.SUBSCRIBE, frames.OPEN_READER)
 _JOINED_WRITE_BYTES: Final = 64 * 1024
 """Up to here one copy is cheaper than a list of buffers."""
-
-
-class NativeServer:
-    """What the native connections of a broker share."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        advertised: Advertised,
-        *,
-        identity: str,
-        write_pass: WritePass,
-        limits: NativeLimits | None = None,
-    ) -> None:
-        self.broker: Final = broker
-        self.advertised = advertised
-        self.identity: Final = identity
-        self.write_pass: Final = write_pass
-        self.limits: Final = limits or NativeLimits()
-        self.connections: Final = ConnectionRegister()
-        # Counters, read by the metrics page
-        self.publish_calls: Final = CallCounts()
-        self.request_calls: Final = CallCounts()
-        self.protocol_errors_total = 0
-
-    def new_connection(self, on_lost: Callable[[], None]) -> "NativeConnection":
-        """A protocol for one accepted connection; `on_lost` is called once when it is over."""
-        return NativeConnection(self, on_lost)
 
 
 class NativeConnection(ServedConnection):
@@ -100,8 +67,8 @@ class NativeConnection(ServedConnection):
         self._connected = self.loop.time()
         self._heard = self._connected
         self._unanswered_bytes = 0
-        self._not_reading = 0
-        """Why nothing is read from the client, as bits; 0 while it is."""
+        self._intake: Final = Intake()
+        self._is_held_back = False
         self._reading = False
         self._dirty = False
         self._paused = False
@@ -165,12 +132,22 @@ class NativeConnection(ServedConnection):
         """Count what waits for its commit; a client beyond its window is not read from until it is back inside."""
         self._unanswered_bytes += size
         if self._unanswered_bytes > self.server.limits.publish_window_bytes:
-            self._pause_reading(_PUBLISHES)
+            self._intake.stop(PUBLISHES)
+
+        if not self._is_held_back and self.server.is_crowded():
+            self._is_held_back = True
+            self._intake.stop(JOURNAL)
+            self.server.hold_back(self._let_in)
+
+    def _let_in(self) -> None:
+        """There is room for publishes again."""
+        self._is_held_back = False
+        self._go_on_reading(JOURNAL)
 
     def publish_answered(self, size: int) -> None:
         self._unanswered_bytes -= size
-        if self._not_reading and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
-            self._resume_reading(_PUBLISHES)
+        if self._intake.is_stopped and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
+            self._go_on_reading(PUBLISHES)
 
     # For the server
 
@@ -192,7 +169,7 @@ class NativeConnection(ServedConnection):
         limits = self.server.limits
         if not self._welcomed and now - self._connected > limits.hello_seconds:
             self._give_up(_violation(f"no HELLO within {limits.hello_seconds:.0f} seconds"))
-        elif now - self._heard > limits.idle_seconds_max and not self._not_reading & _PUBLISHES:
+        elif now - self._heard > limits.idle_seconds_max and not self._intake.waits_for_the_broker:
             self._give_up(_violation(f"nothing was heard for {limits.idle_seconds_max} seconds: send PING"))
 
     def flush(self) -> None:
@@ -227,6 +204,7 @@ class NativeConnection(ServedConnection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._intake.open(transport)
         transport.set_write_buffer_limits(high=self.server.limits.write_buffer_bytes)
         self.server.connections.opened(self)
 
@@ -250,7 +228,7 @@ class NativeConnection(ServedConnection):
         # Deliveries wait for who does not read, answers cannot: what asks for more of them is not read either.
         unread = transport.get_write_buffer_size() if self._paused and transport is not None else 0
         if unread > self.server.limits.answers_bytes_max:
-            self._pause_reading(_ANSWERS)
+            self._intake.stop(ANSWERS)
 
     def eof_received(self) -> bool:
         return False
@@ -260,7 +238,7 @@ class NativeConnection(ServedConnection):
 
     def resume_writing(self) -> None:
         self._paused = self._is_full = False
-        self._resume_reading(_ANSWERS)
+        self._go_on_reading(ANSWERS)
         self._tell_room()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -552,8 +530,7 @@ class NativeConnection(ServedConnection):
         elif transport.can_write_eof():
             # Closing with unread bytes would reset the socket before the peer has read why.
             transport.write_eof()
-            if self._not_reading:
-                transport.resume_reading()
+            self._intake.close()
         else:
             transport.close()
         channels, self._channels = self._channels, {}
@@ -564,19 +541,9 @@ class NativeConnection(ServedConnection):
         for channel in list(self._channels.values()):
             channel.room_changed()
 
-    def _pause_reading(self, reason: int) -> None:
-        if not self._not_reading and self._transport is not None and not self._closing_since:
-            self._transport.pause_reading()
-        self._not_reading |= reason
-
-    def _resume_reading(self, reason: int) -> None:
-        if not self._not_reading & reason:
-            return
-        self._not_reading &= ~reason
-        if not self._not_reading:
+    def _go_on_reading(self, reason: int) -> None:
+        if self._intake.go_on(reason):
             self._heard = self.loop.time()
-            if self._transport is not None and not self._closing_since and not self._transport.is_closing():
-                self._transport.resume_reading()
 
     def _mark_dirty(self) -> None:
         self._dirty = True

@@ -18,5 +18,7 @@ class NativeLimits:
     unacked_max: int = 1_000_000
     write_buffer_bytes: int = 1024 * 1024
     """Deliveries wait while so much was sent and not taken; the entry that reaches it goes out whole."""
+    crowded_seconds_max: float = 2.0
+    """How long it is not read from because segments are written too slowly; then publishes are refused instead."""
     answers_bytes_max: int = 8 * 1024 * 1024
     """A client that asks, but has left so much unread, is not read from; more than deliveries alone can make it."""

@@ -1,0 +1,66 @@
+"""Large segments are written past the page cache, and read like any other."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pydanube.kernel.names import TopicName
+from pydanube.segments.disk import LocalDisk
+from pydanube.segments.store import BLOCK_BYTES, BLOCKS_BYTES, PAST_CACHE_BYTES_MIN, LocalSegmentStore
+
+TOPIC = TopicName("default", "orders")
+
+
+class Watched(LocalDisk):
+    """Notes how many bytes each write brought while the cache was bypassed."""
+
+    def __init__(self, *, can_bypass: bool = True) -> None:
+        self.can_bypass = can_bypass
+        self.bypassed = 0
+        self._is_on = False
+
+    def bypass_cache(self, fd: int, on: bool) -> bool:
+        self._is_on = self.can_bypass and super().bypass_cache(fd, on) and on
+        return self.can_bypass
+
+    def pwritev(self, fd, buffers, position, *, sync):  # type: ignore[no-untyped-def]
+        written = super().pwritev(fd, buffers, position, sync=sync)
+        self.bypassed += written if self._is_on else 0
+        return written
+
+
+async def read_back(store: LocalSegmentStore, size: int) -> bytes:
+    return await store.read(TOPIC, "s", 0, size, lambda data: data)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        PAST_CACHE_BYTES_MIN,
+        PAST_CACHE_BYTES_MIN + 1,
+        BLOCKS_BYTES - BLOCK_BYTES,
+        BLOCKS_BYTES,
+        BLOCKS_BYTES + BLOCK_BYTES + 17,
+        2 * BLOCKS_BYTES + 5,
+    ],
+)
+async def test_every_byte_is_there_whatever_the_length(tmp_path: Path, size: int) -> None:
+    disk = Watched()
+    store = LocalSegmentStore(tmp_path, disk)
+    data = os.urandom(size)
+    await store.write(TOPIC, "s", [data[:100], data[100:70_000], data[70_000:]])
+    assert await read_back(store, size) == data
+    assert disk.bypassed == size - size % BLOCK_BYTES
+
+
+@pytest.mark.parametrize(("size", "can_bypass"), [(1000, True), (PAST_CACHE_BYTES_MIN, False)])
+async def test_small_segments_and_odd_file_systems_use_the_cache(
+    tmp_path: Path, size: int, can_bypass: bool
+) -> None:
+    disk = Watched(can_bypass=can_bypass)
+    store = LocalSegmentStore(tmp_path, disk)
+    data = os.urandom(size)
+    await store.write(TOPIC, "s", [data])
+    assert await read_back(store, size) == data
+    assert disk.bypassed == 0
