@@ -8,7 +8,8 @@ from pydanube.wire.discovery_service import Advertised, DiscoveryService
 from pydanube.wire.grpc_connection import Handler, asynchronous
 from pydanube.wire.health_service import HealthService
 from pydanube.wire.producer_service import ProducerService
-from pydanube.wire.storage_service import StorageService
+from pydanube.wire.storage_admin_service import Storage, StorageAdminService
+from pydanube.wire.storage_service import Catalogue, StorageService
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,13 @@ class DataPlane:
     storage: StorageService
 
     @classmethod
-    def of(cls, broker: Broker, advertised: Advertised) -> "DataPlane":
+    def of(cls, broker: Broker, advertised: Advertised, catalogue: Catalogue | None = None) -> "DataPlane":
         return cls(
             ProducerService(broker),
             ConsumerService(broker),
             DiscoveryService(broker, advertised),
             HealthService(broker),
-            StorageService(),
+            StorageService(catalogue),
         )
 
     def routes(self) -> dict[str, Handler]:
@@ -44,3 +45,17 @@ class DataPlane:
             "/danube.HealthCheck/HealthCheck": self.health.health_check,
             "/danube.StorageService/ListSegmentDescriptors": self.storage.list_segment_descriptors,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class AdminPlane:
+    """The services of the admin port."""
+
+    storage: StorageAdminService
+
+    @classmethod
+    def of(cls, storage: Storage) -> "AdminPlane":
+        return cls(StorageAdminService(storage))
+
+    def routes(self) -> dict[str, Handler]:
+        return {path: asynchronous(answer) for path, answer in self.storage.methods().items()}
