@@ -43,7 +43,7 @@ def _whole_process(root: Path) -> float:
 def await_quiet_disk(pid: int, *, quiet_seconds: float = 0.3, seconds_max: float = 10.0) -> bool:
     """Wait until a process has stopped writing; False if it still writes after `seconds_max`.
 
-    A broker tidies up after a burst (seals, prepares files). That must not count against who is measured next.
+    A broker tidies up after a burst (stages, prepares files). That must not count against who is measured next.
     """
     deadline = time.monotonic() + seconds_max
     written = _bytes_written(pid)

@@ -13,7 +13,7 @@ READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 
 CONFIG = """\
-# Small journal files and hardly any cache: rotation, sealing and reads from segments happen all the time.
+# Small journal files and hardly any cache: rotation, staging and reads from segments happen all the time.
 dispatch: {max_unacked_messages: 10000}
 storage:
   wal: {rotation: {max_bytes: 1048576}, cache_bytes_max: 1048576}

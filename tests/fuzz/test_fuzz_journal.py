@@ -7,13 +7,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import Corrupt
 from pydanube.kernel.names import TopicName
 from pydanube.log import Journal, JournalSettings
 from pydanube.log.files import JournalDirectory
 from pydanube.log.recovery import Recovery, recover
 from pydanube.metadata import MemoryStore
-from pydanube.segments.memory_disk import MemoryDisk
 
 DIRECTORY = Path("/data/journal")
 FILE_BYTES = 96 * 1024
@@ -30,7 +30,7 @@ class StillClock:
 
 @cache
 def journal_files() -> dict[Path, bytes]:
-    """A journal of several files, cleanly closed and never sealed."""
+    """A journal of several files, cleanly closed and never staged."""
 
     async def write() -> dict[Path, bytes]:
         disk = MemoryDisk()

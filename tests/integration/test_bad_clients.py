@@ -333,7 +333,7 @@ async def test_a_sleeping_shared_consumer_does_not_stop_the_others(
 async def test_memory_stays_bounded_while_nobody_reads(tmp_path: Path) -> None:
     wal = {
         "rotation": {"max_bytes": 4 * MIB},
-        "unsealed_bytes_max": 16 * MIB,
+        "unstaged_bytes_max": 16 * MIB,
         "cache_bytes_max": MIB,
         "fsync": "never",
     }
@@ -351,7 +351,7 @@ async def test_memory_stays_bounded_while_nobody_reads(tmp_path: Path) -> None:
             try:
                 await producer.send(payload)
             except grpc.aio.AioRpcError as error:
-                if error.code() != Status.UNAVAILABLE:  # else: more than the bound waits to be sealed
+                if error.code() != Status.UNAVAILABLE:  # else: more than the bound waits to be staged
                     raise
                 return False
             return True

@@ -1,7 +1,7 @@
 """Memory of a broker under native load: whatever clients do or fail to do, it stays within what the settings allow.
 
 The broker is a process of its own, and its resident memory is what the system says. The bound is made of
-what may be held at once: messages not sealed yet, the cache, one publish window per flooding connection, one
+what may be held at once: messages not staged yet, the cache, one publish window per flooding connection, one
 group on its way to the disk, and what each sleeping reader may have in its socket; plus what an allocator and
 Arrow keep for themselves.
 """
@@ -25,7 +25,7 @@ from pydanube.protocol.native.bodies import decode_published
 from pydanube.protocol.native.frames import FrameReader, publish_header
 
 MIB = 1 << 20
-UNSEALED = 32 * MIB
+UNSTAGED = 32 * MIB
 CACHE = 16 * MIB
 WINDOW = 32 * MIB
 """`publish_window_bytes`, of each connection that publishes."""
@@ -40,7 +40,7 @@ SETTINGS: dict[str, Any] = {
     "storage": {
         "wal": {
             "rotation": {"max_bytes": 4 * MIB},
-            "unsealed_bytes_max": UNSEALED,
+            "unstaged_bytes_max": UNSTAGED,
             "cache_bytes_max": CACHE,
         }
     }
@@ -113,7 +113,7 @@ async def read_slowly(address: str, topic: str, taken: list[int]) -> None:
 @pytest.mark.timeout(SECONDS_MAX)
 async def test_slow_consumers_cost_what_the_settings_say(tmp_path: Path) -> None:
     sleepers = 4
-    bound = UNSEALED + CACHE + WINDOW + GROUP + sleepers * SOCKET + SPARE
+    bound = UNSTAGED + CACHE + WINDOW + GROUP + sleepers * SOCKET + SPARE
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
         # Each on a topic of its own, so that they cannot share what is held for them.
         for number in range(sleepers):
@@ -134,7 +134,7 @@ async def test_slow_consumers_cost_what_the_settings_say(tmp_path: Path) -> None
 
 @pytest.mark.timeout(SECONDS_MAX)
 async def test_a_flood_beyond_the_window_by_one_who_does_not_read_answers(tmp_path: Path) -> None:
-    bound = UNSEALED + CACHE + WINDOW + GROUP + SOCKET + SPARE
+    bound = UNSTAGED + CACHE + WINDOW + GROUP + SOCKET + SPARE
     async with BrokerProcess(tmp_path, **SETTINGS) as process:
         client = await process.native()
         producer = await client.open_producer("/default/t")
@@ -195,11 +195,11 @@ async def test_idle_consumers_are_cheap(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(SECONDS_MAX)
-async def test_a_producer_faster_than_sealing_is_held_back_not_refused(tmp_path: Path) -> None:
-    """With room for a few unsealed files only, the broker refuses for want of it: a patient client hears of nothing."""
-    unsealed, pending_max, published = 2 * MIB, 8 * MIB, 150 * MIB
-    bound = unsealed + CACHE + WINDOW + GROUP + SPARE
-    wal = {"rotation": {"max_bytes": MIB}, "unsealed_bytes_max": unsealed, "cache_bytes_max": CACHE}
+async def test_a_producer_faster_than_staging_is_held_back_not_refused(tmp_path: Path) -> None:
+    """With room for a few unstaged files only, the broker refuses for want of it: a patient client hears of nothing."""
+    unstaged, pending_max, published = 2 * MIB, 8 * MIB, 150 * MIB
+    bound = unstaged + CACHE + WINDOW + GROUP + SPARE
+    wal = {"rotation": {"max_bytes": MIB}, "unstaged_bytes_max": unstaged, "cache_bytes_max": CACHE}
     patient = Retries(attempts_max=10_000, backoff=0.01, backoff_max=0.2, seconds_max=60)
     count = published // len(PAYLOAD)
     async with (
@@ -207,7 +207,7 @@ async def test_a_producer_faster_than_sealing_is_held_back_not_refused(tmp_path:
         connect(process.address, retries=patient) as client,
     ):
         async with (
-            watched(process, bound, "a producer faster than sealing"),
+            watched(process, bound, "a producer faster than staging"),
             client.producer(
                 "/default/t", batching=Batching(linger_ms=2), max_pending_bytes=pending_max
             ) as producer,

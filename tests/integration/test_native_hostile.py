@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
     "storage": {
         "wal": {
             "rotation": {"max_bytes": 4 * MIB},
-            "unsealed_bytes_max": 32 * MIB,
+            "unstaged_bytes_max": 32 * MIB,
             "cache_bytes_max": MIB,
             "fsync": "never",
         }

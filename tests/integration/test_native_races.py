@@ -12,6 +12,7 @@ from pydanube.broker.broker import Broker
 from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.sessions import Consumer, Outlet
 from pydanube.broker.settings import BrokerSettings
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.policies import SubscriptionType
 from pydanube.log import Journal
@@ -23,7 +24,6 @@ from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, message_count
 from pydanube.protocol.native.bodies import decode_items, encode_credit
 from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame
-from pydanube.segments.memory_disk import MemoryDisk
 from pydanube.server.process import SystemClock, SystemDice
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised

@@ -160,7 +160,7 @@ async def test_a_reader_takes_nothing_from_subscriptions(
 
 
 async def test_history_memory_and_what_is_to_come_join_without_a_seam(start_broker: StartBroker) -> None:
-    """While files are filled, sealed and forgotten under the readers' feet."""
+    """While files are filled, staged and forgotten under the readers' feet."""
     broker = await start_broker(storage=SMALL_FILES)
     native, reading = await broker.native(), await broker.native()
     producer = await native.open_producer(TOPIC)

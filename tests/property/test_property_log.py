@@ -11,13 +11,13 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pydanube.entries.entry import Kind
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import Retention
 from pydanube.log import Journal, JournalSettings, TopicLog
 from pydanube.metadata import MemoryStore
-from pydanube.segments.entry import Kind
-from pydanube.segments.memory_disk import MemoryDisk
 
 TOPICS = {1: TopicName("default", "orders"), 2: TopicName("default", "payments")}
 
@@ -32,7 +32,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("cursor"), TOPIC_IDS, st.integers(0, 100)),
     st.tuples(st.just("move"), TOPIC_IDS, st.integers(-1, 100)),
     st.tuples(st.just("retain"), TOPIC_IDS, st.integers(0, 100)),
-    st.tuples(st.just("seal")),
+    st.tuples(st.just("stage")),
     st.tuples(st.just("rotate")),
     st.tuples(st.just("stop")),
     st.tuples(st.just("kill")),
@@ -186,8 +186,8 @@ class Life:
                     now_ms=0,
                 )
                 self.start[topic_id] = log.start_offset
-            case ("seal",):
-                await self.journal.seal_now()
+            case ("stage",):
+                await self.journal.stage_now()
                 self.cursors_are_durable()
             case ("rotate",):
                 await self.journal.rotate()
@@ -226,7 +226,7 @@ class Life:
 # A cursor that changed just before a rotation stands in the new file's snapshot only.
 @example([("append", 1, 25, 0), ("cursor", 1, 4), ("rotate",)])
 @example([("append", 1, 25, 0), ("cursor", 1, 50), ("rotate",), ("move", 1, -1), ("rotate",), ("kill",)])
-@example([("publish", 1, 1, 30, 5), ("forget", 1, 1), ("seal",), ("publish", 1, 1, 3, 1), ("kill",)])
+@example([("publish", 1, 1, 30, 5), ("forget", 1, 1), ("stage",), ("publish", 1, 1, 3, 1), ("kill",)])
 def test_any_life_keeps_every_promise(operations: list[tuple[object, ...]]) -> None:
     async def live() -> None:
         life = Life()

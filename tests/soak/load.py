@@ -14,12 +14,12 @@ from tests.fault.broker_process import BrokerProcess
 
 MIB = 1 << 20
 TOPIC = "/default/soak"
-UNSEALED_MIB = 32
+UNSTAGED_MIB = 32
 CACHE_MIB = 16
 CONFIG = f"""\
 # Little memory to fill, so that a soak is beyond its warm-up soon; a disk that does not fill however long it runs.
 storage:
-  wal: {{rotation: {{max_bytes: {4 * MIB}}}, unsealed_bytes_max: {UNSEALED_MIB * MIB}, cache_bytes_max: {CACHE_MIB * MIB}}}
+  wal: {{rotation: {{max_bytes: {4 * MIB}}}, unstaged_bytes_max: {UNSTAGED_MIB * MIB}, cache_bytes_max: {CACHE_MIB * MIB}}}
   local_retention: {{time_minutes: null, size_mb: 2048, check_interval_minutes: 1, drop_unconsumed: true}}
 """
 
@@ -27,10 +27,10 @@ PAYLOAD = os.urandom(1024)
 BATCH = [PAYLOAD] * 250
 IN_FLIGHT = 8
 """Batches the producer has on their way: enough to keep the broker busy, far below the window of 32 MiB."""
-HIGHEST_MIB = UNSEALED_MIB + CACHE_MIB + 32 + 8 + 48
-"""What the broker may grow by at all: unsealed messages, cache, publish window, one group, an allocator's share."""
+HIGHEST_MIB = UNSTAGED_MIB + CACHE_MIB + 32 + 8 + 48
+"""What the broker may grow by at all: unstaged messages, cache, publish window, one group, an allocator's share."""
 GROWTH_MIB = 24
-"""What may lie between the beginning and the end of the time after the warm-up: less than `unsealed_bytes_max`, which is
+"""What may lie between the beginning and the end of the time after the warm-up: less than `unstaged_bytes_max`, which is
 now full and now empty, and little beside the gigabytes that pass."""
 
 

@@ -452,6 +452,15 @@ class Broker:
                         self.remove_consumer(consumer)
                     topic.remove_subscription(subscription)
 
+    async def reserve_topic_id(self) -> int:
+        """A number no topic has or had."""
+        return await self._maker.new_id()
+
+    async def adopt_topic(self, name: TopicName, topic_id: int, offsets: tuple[int, int]) -> None:
+        """Serve a topic whose segments were brought from elsewhere."""
+        self._check_running()
+        await self._maker.adopt(name, topic_id, offsets)
+
     # ── inside ──────────────────────────────────────────────────────────────────────────────────
 
     def _check_running(self) -> None:

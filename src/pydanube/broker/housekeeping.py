@@ -61,6 +61,8 @@ class Housekeeping:
         await self._broker.forget_idle(idle_ms_max=IDLE_MS_MAX)
 
     async def _retain(self) -> None:
+        settings, now_ms = self._broker.settings, self._clock.now_ms()
         for topic in self._broker.topics:
             if isinstance(topic, ReliableTopic):
-                await topic.apply_retention(self._broker.settings.retention, self._clock.now_ms())
+                await topic.apply_retention(settings.retention_of(topic.name), now_ms)
+                await topic.log.drop_copies(settings.copies, now_ms=now_ms)

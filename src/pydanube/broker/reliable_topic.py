@@ -10,13 +10,13 @@ from pydanube.broker.reader import Reader
 from pydanube.broker.sessions import Outlet, Producer
 from pydanube.broker.subscription import Subscription
 from pydanube.broker.topic import PublishDone, Topic
+from pydanube.entries.entry import Kind
 from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError, ErrorCode, Unavailable
 from pydanube.kernel.policies import DispatchStrategy, Policies, Retention, SubscriptionType
 from pydanube.kernel.positions import Position, PositionKind
 from pydanube.log.topic_log import TopicLog
 from pydanube.protocol.native.bodies import NO_OFFSET
-from pydanube.segments.entry import Kind
 
 
 class ReliableTopic(Topic):
@@ -123,7 +123,7 @@ class ReliableTopic(Topic):
         self.log.forget_producer(producer_id)
 
     async def apply_retention(self, retention: Retention, now_ms: int) -> None:
-        """Delete the sealed history that policy and subscriptions let go."""
+        """Delete the staged history that policy and subscriptions let go."""
         unconsumed = min((subscription.cursor + 1 for subscription in self.durable), default=None)
         await self.log.retain(retention, unconsumed_from=unconsumed, now_ms=now_ms)
 

@@ -16,8 +16,19 @@ class BrokerSettings:
     policies: Policies = Policies()
     max_unacked_messages: int = 10
     retention: Retention = Retention()
+    """When history is deleted."""
+    topic_retention: tuple[tuple[str, Retention], ...] = ()
+    """Topic name or pattern to policy; the first that matches wins over `retention`."""
+    copies: Retention | None = None
+    """When local copies of what is in the durable store too are deleted; None: at once."""
     fsync: FsyncPolicy = FsyncPolicy.ALWAYS
     topic_fsync: tuple[tuple[str, FsyncPolicy], ...] = ()
+
+    def retention_of(self, topic: TopicName) -> Retention:
+        for pattern, policy in self.topic_retention:
+            if fnmatchcase(str(topic), pattern):
+                return policy
+        return self.retention
 
     def fsync_of(self, topic: TopicName) -> FsyncPolicy:
         """The first pattern that matches the topic's name wins."""

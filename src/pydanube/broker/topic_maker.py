@@ -74,12 +74,9 @@ class TopicMaker:
             existing = self._topics.get(name)
             if existing is not None:
                 return existing  # somebody was faster: that is success, not a conflict
-            if name.namespace not in self.namespaces:
-                raise Rejected(
-                    f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
-                )
+            self._check_namespace(name)
             self._topics.check_new(name)
-            topic_id = await self._new_id()
+            topic_id = await self.new_id()
             record = TopicFacts(
                 id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
             )
@@ -89,7 +86,25 @@ class TopicMaker:
             log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
             return topic
 
-    async def open(self, stored: StoredTopic) -> Topic:
+    async def adopt(self, name: TopicName, topic_id: int, offsets: tuple[int, int]) -> Topic:
+        """Make a reliable topic whose history was brought from elsewhere; `offsets` are its first and its next one."""
+        async with self._creating.setdefault(name.partition_of or name, asyncio.Lock()):
+            self._check_namespace(name)
+            if self._topics.get(name) is not None:
+                raise Conflict(
+                    f"topic {name} exists already: import under another name", ErrorCode.TOPIC_CONFLICT
+                )
+            self._topics.check_new(name)
+            record = TopicFacts(
+                id=topic_id, dispatch=DispatchStrategy.RELIABLE, created_ms=self._clock.now_ms()
+            )
+            # The journal first: a topic that exists has its offsets. One that does not is forgotten at the next start.
+            topic = await self.open(StoredTopic(name=name, facts=record), adopted=offsets)
+            await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
+            log.info("topic imported", topic=str(name), topic_id=topic_id, offsets=offsets)
+            return topic
+
+    async def open(self, stored: StoredTopic, *, adopted: tuple[int, int] | None = None) -> Topic:
         """Serve a topic whose facts are stored."""
         assert stored.facts is not None
         policies = stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
@@ -99,7 +114,10 @@ class TopicMaker:
                 stored,
                 policies,
                 topic_log=await self._journal.open_topic(
-                    stored.facts.id, stored.name, fsync=self._settings.fsync_of(stored.name)
+                    stored.facts.id,
+                    stored.name,
+                    fsync=self._settings.fsync_of(stored.name),
+                    adopted=adopted,
                 ),
                 max_unacked_messages=self._settings.max_unacked_messages,
                 agenda=self._agenda,
@@ -129,7 +147,13 @@ class TopicMaker:
         await self._store.put(facts.topic_key(topic.name), facts.encode(record))
         topic.facts = record
 
-    async def _new_id(self) -> int:
+    def _check_namespace(self, name: TopicName) -> None:
+        if name.namespace not in self.namespaces:
+            raise Rejected(
+                f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
+            )
+
+    async def new_id(self) -> int:
         """Numbers are fetched many at once; those left at a stop are never given out, of which there are plenty."""
         async with self._numbering:
             if not self._topic_ids:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pydanube.entries.entry import encode_cursor, encode_topic_state
 from pydanube.kernel.errors import DanubeError, ErrorCode, OutcomeUnknown, Unavailable
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log.group import BLOCK_BYTES, bytes_on_disk
@@ -24,7 +25,6 @@ from pydanube.log.settings import JournalSettings
 from pydanube.log.snapshot import Snapshot, TopicFacts
 from pydanube.log.stats import WriterStats
 from pydanube.log.writer import Close, JournalWriter, Rotate
-from pydanube.segments.entry import encode_cursor, encode_topic_state
 
 if TYPE_CHECKING:
     from pydanube.log.topic_log import TopicLog
@@ -35,7 +35,7 @@ Done = Callable[[DanubeError | None], None]
 """Told once what became of an append: None when it is as durable as its topic's policy asks."""
 
 RESERVE_BYTES = 16 * BLOCK_BYTES
-"""Room at the end of a file for what must work on a full disk: giving up segments, and closing."""
+"""Room at the end of a file for what must work on a full disk: giving up history, and closing."""
 
 _SLACK_BYTES = 2 * BLOCK_BYTES
 """A marker and the padding that may come with the next hand-over."""
@@ -94,14 +94,14 @@ class CommitQueue:
         self.file_sequence = file_sequence
         """The file that what is appended now goes to."""
         self.closed_files: deque[int] = deque(closed_files)
-        """Full files whose messages are not all in segments yet, oldest first."""
-        self.unsealed_bytes = sum(
+        """Full files whose messages are not all in runs yet, oldest first."""
+        self.unstaged_bytes = sum(
             chunk.memory_bytes for topic in recovered.values() for chunk in topic.tail.chunks
         )
         self.on_rotated: Callable[[], None] = _nothing
         """Called when a file was added to `closed_files`."""
         self.on_roomy: Callable[[], None] = _nothing
-        """Called when something was sealed and it is not crowded any more."""
+        """Called when something was staged and it is not crowded any more."""
         self.after_commit: Callable[[], None] = _nothing
         """Called when everybody has been told of a group: the answers may be written at once."""
         self._writer: JournalWriter | None = None
@@ -111,12 +111,13 @@ class CommitQueue:
         self._outstanding_disk_bytes = 0
         self._being_told: list[Done] | None = None
         """The last callbacks of the group that was committed, while they are called."""
-        self._open_file_bytes = sum(
+        self.open_file_bytes = sum(
             chunk.memory_bytes
             for topic in recovered.values()
             for chunk in topic.tail.chunks
             if chunk.file_sequence == file_sequence
         )
+        """Memory held by what is in the file in use."""
         self._begun_position = 0
         self._reserve_bytes = RESERVE_BYTES // 2
         self._dirty_cursors: dict[tuple[TopicLog, str], None] = {}
@@ -124,8 +125,10 @@ class CommitQueue:
         self._space_timer: asyncio.TimerHandle | None = None
         self._hand_over_scheduled = False
         self._slowed: asyncio.TimerHandle | None = None
-        self._slow_from_bytes = settings.unsealed_bytes_max * 3 // 4
+        self._slow_from_bytes = settings.unstaged_bytes_max * 3 // 4
         self._refusal: DanubeError | None = None
+        self._held: Unavailable | None = None
+        self._unstaged_bytes_max = settings.unstaged_bytes_max
         self._rotations: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._room = 0
@@ -145,16 +148,24 @@ class CommitQueue:
         """What the writer has counted since this process opened the journal."""
         return WriterStats() if self._writer is None else self._writer.stats
 
+    def hold(self, reason: Unavailable | None) -> None:
+        """Refuse appends for a reason that lies elsewhere; None lets them in again."""
+        self._held = reason
+        # Nothing fits: so what is asked of every append stays one comparison.
+        self._unstaged_bytes_max = self.settings.unstaged_bytes_max if reason is None else -1
+
     # Appending: called by TopicLog.
 
     def reserve(self, size: int) -> None:
         """Make sure that an entry of `size` bytes may be added now: refuse, or begin a new file first."""
         if self._refusal is not None:
             raise _copy(self._refusal)
-        if self.unsealed_bytes > self.settings.unsealed_bytes_max:
+        if self.unstaged_bytes > self._unstaged_bytes_max:
+            if self._held is not None:
+                raise _copy(self._held)
             raise Unavailable(
-                f"{self.unsealed_bytes} bytes wait to be moved from the journal into segments, more than "
-                f"unsealed_bytes_max = {self.settings.unsealed_bytes_max}: try again shortly",
+                f"{self.unstaged_bytes} bytes wait to be moved from the journal into runs, more than "
+                f"unstaged_bytes_max = {self.settings.unstaged_bytes_max}: try again shortly",
                 ErrorCode.OVERLOADED,
             )
         if size > self._room:
@@ -173,8 +184,8 @@ class CommitQueue:
         size = len(head) + len(body)
         pending.bytes += size
         self._room -= size
-        self.unsealed_bytes += memory_bytes
-        self._open_file_bytes += memory_bytes
+        self.unstaged_bytes += memory_bytes
+        self.open_file_bytes += memory_bytes
         if sync is FsyncPolicy.ALWAYS:
             pending.sync = True
         elif sync is FsyncPolicy.INTERVAL:
@@ -187,7 +198,7 @@ class CommitQueue:
         """Take a state entry. With `done` it is made durable, without it rides with the next group."""
         if self._refusal is not None:
             # The next file's snapshot will hold it. Who waits for it may use the reserve: giving up old
-            # segments is what frees a full disk.
+            # history is what frees a full disk.
             if done is not None and not self._use_reserve(entry, done):
                 done(_copy(self._refusal))
             return
@@ -275,7 +286,7 @@ class CommitQueue:
             self._hand_over()
 
     def _hand_over_in_turn(self) -> None:
-        """Hand over, but later if sealing lags: who waits for answers slows down before he is refused."""
+        """Hand over, but later if staging lags: who waits for answers slows down before he is refused."""
         if self._slowed is not None:
             return
         if self.is_crowded:
@@ -285,13 +296,13 @@ class CommitQueue:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits to be sealed that appends should come more slowly."""
-        return self.unsealed_bytes > self._slow_from_bytes and bool(self.closed_files)
+        """Whether so much waits to be staged that appends should come more slowly."""
+        return self.unstaged_bytes > self._slow_from_bytes and bool(self.closed_files)
 
     def free(self, memory_bytes: int) -> None:
-        """So much is in segments now, or not needed any more."""
-        self.unsealed_bytes -= memory_bytes
-        if self.unsealed_bytes <= self._slow_from_bytes:
+        """So much is in runs now, or not needed any more."""
+        self.unstaged_bytes -= memory_bytes
+        if self.unstaged_bytes <= self._slow_from_bytes:
             if self._slowed is not None:
                 self._hand_over()
             self._guard(self.on_roomy)
@@ -338,8 +349,8 @@ class CommitQueue:
         # A file must be worth its snapshot, however many topics there are.
         limit = max(self.settings.file_bytes, 4 * self._begun_position) - RESERVE_BYTES - _SLACK_BYTES
         self._room = limit - self._position - self._outstanding_disk_bytes - self._pending.bytes
-        if self._open_file_bytes > self.settings.unsealed_bytes_max // 4:
-            # Small messages take more memory than disk: seal before memory runs out, not after.
+        if self.open_file_bytes > self.settings.unstaged_bytes_max // 4:
+            # Small messages take more memory than disk: stage before memory runs out, not after.
             self._room = 0
 
     # Rotation: a full file is closed and the next one begun.
@@ -369,7 +380,7 @@ class CommitQueue:
         snapshot = self._snapshot()
         self._position = self._begun_position = bytes_on_disk(snapshot.bytes_max)
         self._outstanding_disk_bytes = 0
-        self._open_file_bytes = 0
+        self.open_file_bytes = 0
         self._pending.file_sequence = self.file_sequence
         self._measure_room()
         assert self._writer is not None

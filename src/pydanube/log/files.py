@@ -4,10 +4,10 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from pydanube.segments.disk import Disk
+from pydanube.entries.disk import Disk
 
 SPARES_MAX = 4
-"""As many as may wait to be sealed: files that a burst needed are not made anew for the next one."""
+"""As many as may wait to be staged: files that a burst needed are not made anew for the next one."""
 
 _SUFFIX = ".journal"
 _SPARE_PREFIX = "spare-"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from pydanube.segments.disk import join_small
+from pydanube.entries.disk import join_small
 
 BLOCK_BYTES = 4096
 HEADER_BYTES = 64

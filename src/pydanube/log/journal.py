@@ -1,32 +1,40 @@
-"""The journal of one broker: opens, gives each topic its log, seals, closes."""
+"""The journal of one broker: opens, gives each topic its log, stages, closes."""
 
 import asyncio
 import json
+import logging
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from pydanube.entries.disk import Disk, LocalDisk
+from pydanube.entries.entry import encode_topic_drop, encode_topic_state
+from pydanube.entries.run_store import LocalRunStore
+from pydanube.history.catalogue import Catalogue
+from pydanube.history.places import Places
+from pydanube.history.topic_history import TopicHistory, delete_history, open_history
 from pydanube.kernel.clock import Clock
-from pydanube.kernel.errors import Conflict, Corrupt, DanubeError
+from pydanube.kernel.errors import Conflict, Corrupt, DanubeError, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log.commit import CommitQueue
 from pydanube.log.files import JournalDirectory
 from pydanube.log.opening import open_files
 from pydanube.log.recovery import Progress, RecoveredTopic
-from pydanube.log.sealing import Sealer
 from pydanube.log.settings import JournalSettings
+from pydanube.log.staging import Stager
 from pydanube.log.stats import WriterStats
 from pydanube.log.topic_log import TopicLog
 from pydanube.log.writer import JournalWriter
 from pydanube.metadata import MetadataStore
-from pydanube.segments.descriptor import Catalogue
-from pydanube.segments.disk import Disk, LocalDisk
-from pydanube.segments.entry import encode_topic_drop, encode_topic_state
-from pydanube.segments.history import delete_history, open_history
-from pydanube.segments.store import LocalSegmentStore, SegmentStore
+from pydanube.stores.directory import DirectoryStore
+from pydanube.stores.store import DurableStore
+
+logger = logging.getLogger("pydanube.log")
+
+READ_CACHE_BYTES_MAX = 64 << 20
 
 
 class Journal:
@@ -39,18 +47,16 @@ class Journal:
     def __init__(
         self,
         queue: CommitQueue,
-        sealer: Sealer,
+        stager: Stager,
         *,
         reports: "_LoopReports",
-        store: SegmentStore,
-        catalogue: Catalogue,
+        places: Places,
         deletions: dict[int, TopicName],
     ) -> None:
         self._queue = queue
-        self._sealer = sealer
+        self._stager = stager
         self._reports = reports
-        self._store = store
-        self._catalogue = catalogue
+        self.places = places
         self._deletions = deletions
 
     @classmethod
@@ -60,7 +66,8 @@ class Journal:
         *,
         metadata: MetadataStore,
         clock: Clock,
-        segments: SegmentStore | None = None,
+        store: DurableStore | None = None,
+        read_cache_bytes_max: int = READ_CACHE_BYTES_MAX,
         broker_id: str = "standalone",
         settings: JournalSettings | None = None,
         disk: Disk | None = None,
@@ -69,7 +76,8 @@ class Journal:
         """Recover what is in `directory` and start the writer thread.
 
         Args:
-            segments: where sealed history goes; by default the directory `segments` beside this one.
+            store: where segments are; by default the directory this one is in.
+            read_cache_bytes_max: memory for segments that consumers far behind are reading.
             broker_id: under `/storage/journals/{broker_id}` the metadata store remembers which journal this
                 broker has written, so that a lost directory is noticed.
             progress: told (bytes read, bytes in all) while recovering, in the loop thread.
@@ -112,12 +120,17 @@ class Journal:
             )
         )
         catalogue = Catalogue(metadata, broker_id)
+        places = Places(
+            LocalRunStore(directory.parent / "runs", disk),
+            catalogue,
+            store or DirectoryStore(directory.parent),
+            read_cache_bytes_max=read_cache_bytes_max,
+        )
         return cls(
             queue,
-            Sealer(queue, files, clock),
+            Stager(queue, files, clock),
             reports=reports,
-            store=segments or LocalSegmentStore(directory.parent / "segments", disk),
-            catalogue=catalogue,
+            places=places,
             deletions=await catalogue.deletions(),
         )
 
@@ -132,7 +145,7 @@ class Journal:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether appends come faster than they can be sealed: slow down, or be refused before long."""
+        """Whether appends come faster than they can be staged: slow down, or be refused before long."""
         return self._queue.is_crowded
 
     def call_when_roomy(self, callback: Callable[[], None]) -> None:
@@ -145,9 +158,9 @@ class Journal:
         return self._queue.stats
 
     @property
-    def unsealed_bytes(self) -> int:
-        """Memory held by messages that are not in a segment yet."""
-        return self._queue.unsealed_bytes
+    def unstaged_bytes(self) -> int:
+        """Memory held by messages that are in the journal only."""
+        return self._queue.unstaged_bytes
 
     @property
     def refusal(self) -> DanubeError | None:
@@ -162,12 +175,16 @@ class Journal:
         epoch: int = 1,
         fsync: FsyncPolicy = FsyncPolicy.ALWAYS,
         on_committed: Callable[[], None] = lambda: None,
+        adopted: tuple[int, int] | None = None,
     ) -> TopicLog:
         """The log of a topic, found on disk or new.
 
+        Args:
+            adopted: start and next offset of a new topic whose history was brought from elsewhere.
+
         Raises:
             Conflict: the topic was written under a later epoch: this broker does not own it any more.
-            Corrupt: a part of the topic is neither in the journal nor in segments.
+            Corrupt: a part of the topic is neither in the journal nor in runs or segments.
         """
         queue = self._queue
         if topic_id in self._deletions:
@@ -177,15 +194,14 @@ class Journal:
             raise Conflict(
                 f"topic {name} was written under epoch {found.epoch}, this is {epoch}: ask for its owner again"
             )
-        state = found or RecoveredTopic(topic_id, epoch, 0, 0)
+        state = found or RecoveredTopic(topic_id, epoch, *(adopted or (0, 0)))
         history = await open_history(
-            self._store,
-            self._catalogue,
+            self.places,
             name,
             topic_id,
             start_offset=state.start_offset,
             next_offset=state.tail.first_offset(otherwise=state.next_offset),
-            is_new=found is None,
+            is_new=found is None and adopted is None,
         )
         log = TopicLog(
             queue,
@@ -202,28 +218,37 @@ class Journal:
         )
         queue.recovered.pop(topic_id, None)
         queue.logs[topic_id] = log
-        if found is None or found.epoch != epoch:
-            queue.add_state(
-                encode_topic_state(
-                    topic_id, epoch, start_offset=log.start_offset, next_offset=log.next_offset
-                )
-            )
+        facts = encode_topic_state(
+            topic_id, epoch, start_offset=log.start_offset, next_offset=log.next_offset
+        )
+        if adopted is not None:
+            await queue.write_state(facts)
+        elif found is None or found.epoch != epoch:
+            queue.add_state(facts)
         return log
 
     async def forget_unopened(self) -> list[int]:
-        """Give up every topic found on disk that was not opened, return their ids, and begin sealing."""
-        for topic_id in list(self._deletions):
-            await self._finish_deletion(topic_id)
+        """Give up every topic found on disk that was not opened, return their ids, and begin staging."""
+        await self.finish_deletions()
         dead = list(self._queue.recovered)
         for topic_id in dead:
             self._queue.add_state(encode_topic_drop(topic_id, self._drop(topic_id)))
-        self._sealer.start()
+        self._stager.start()
         return dead
 
+    async def finish_deletions(self) -> None:
+        """Do what is left of deletions that were begun; what the durable store refuses now is tried next time."""
+        self._deletions |= await self.places.catalogue.deletions()
+        for topic_id, name in list(self._deletions.items()):
+            try:
+                await self._finish_deletion(topic_id)
+            except Unavailable as error:
+                logger.warning("topic not deleted yet topic=%s error=%s", name, error)
+
     async def _finish_deletion(self, topic_id: int) -> None:
-        # The journal must have forgotten the topic before its segments go: else they would be missed.
+        # The journal must have forgotten the topic before its history goes: else it would be missed.
         await self._queue.write_state(encode_topic_drop(topic_id, self._drop(topic_id)))
-        await delete_history(self._store, self._catalogue, self._deletions[topic_id], topic_id)
+        await delete_history(self.places, self._deletions[topic_id], topic_id)
         del self._deletions[topic_id]
 
     def _drop(self, topic_id: int) -> int:
@@ -234,18 +259,32 @@ class Journal:
         self._queue.free(topic.tail.clear())
         return topic.epoch
 
+    @property
+    def histories(self) -> Iterable[TopicHistory]:
+        """Those of all open topics."""
+        return [log.history for log in self._queue.logs.values()]
+
+    def hold(self, reason: Unavailable | None) -> None:
+        """Refuse appends for that reason until called with None."""
+        self._queue.hold(reason)
+
+    @property
+    def file_in_use(self) -> int | None:
+        """The number of the file that is written to; None while it holds no messages."""
+        return self._queue.file_sequence if self._queue.open_file_bytes else None
+
     async def rotate(self) -> None:
-        """Close the file in use and begin the next one; sealing follows in the background."""
+        """Close the file in use and begin the next one; staging follows in the background."""
         await self._queue.rotate()
 
-    async def seal_now(self) -> None:
-        """Close the file in use and return when everything in it is in segments."""
+    async def stage_now(self) -> None:
+        """Close the file in use and return when everything in it is in runs."""
         await self.rotate()
-        await self._sealer.finish()
+        await self._stager.finish()
 
     async def close(self) -> None:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
-        await self._sealer.stop()
+        await self._stager.stop()
         await self._queue.close()
         self._reports.close()
 

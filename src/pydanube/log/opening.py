@@ -6,11 +6,11 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydanube.entries.disk import Disk, write_all
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_SNAPSHOT, encode_group
 from pydanube.log.recovery import Progress, Recovery, recover
-from pydanube.segments.disk import Disk, write_all
 
 logger = logging.getLogger("pydanube.log")
 

@@ -13,6 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydanube.entries.disk import Disk
+from pydanube.entries.entry import (
+    CARRIES_MESSAGES,
+    DamagedEntryError,
+    EntryHeader,
+    Kind,
+    decode_cursor,
+    decode_sent,
+    decode_start_offset,
+    iterate_entries,
+)
 from pydanube.kernel.errors import Corrupt
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import (
@@ -27,17 +38,6 @@ from pydanube.log.group import (
 )
 from pydanube.log.producers import ProducerMemory, SentEntry
 from pydanube.log.tail import Tail
-from pydanube.segments.disk import Disk
-from pydanube.segments.entry import (
-    CARRIES_MESSAGES,
-    DamagedEntryError,
-    EntryHeader,
-    Kind,
-    decode_cursor,
-    decode_sent,
-    decode_start_offset,
-    iterate_entries,
-)
 
 Progress = Callable[[int, int], None]
 """Called with bytes read so far and bytes in all."""

@@ -9,15 +9,15 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Sizes and delays of one broker's journal."""
 
     file_bytes: int = 64 * MEBIBYTE
-    """Size of a journal file; a full one is sealed into segments and recycled."""
+    """Size of a journal file; a full one is staged into runs and recycled."""
     group_bytes_max: int = 8 * MEBIBYTE
     """Hand-overs are merged into one write up to this size."""
-    unsealed_bytes_max: int = 256 * MEBIBYTE
-    """Memory for messages not in a segment yet; beyond it appends are refused as overloaded."""
+    unstaged_bytes_max: int = 256 * MEBIBYTE
+    """Memory for messages that are in the journal only; beyond it appends are refused as overloaded."""
     slowed_ms_max: int = 50
-    """How long a commit waits for sealing to catch up when three quarters of that memory are used."""
+    """How long a commit waits for staging to catch up when three quarters of that memory are used."""
     cache_bytes_max: int = 64 * MEBIBYTE
-    """Memory for messages that are in a segment already but may still be read soon."""
+    """Memory for messages that are in a run already but may still be read soon."""
     sync_interval_ms: int = 1000
     """How long bytes of topics with fsync policy `interval` may stay unsynced."""
     cursor_delay_ms_max: int = 200

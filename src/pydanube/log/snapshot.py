@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
-from pydanube.log.producers import SentEntry
-from pydanube.segments.entry import (
+from pydanube.entries.entry import (
     HEADER_BYTES,
     encode_cursor,
     encode_producer,
     encode_topic_state,
     producer_bytes,
 )
+from pydanube.log.producers import SentEntry
 
 _NAME_BYTES_PER_CHARACTER_MAX = 4
 

@@ -1,12 +1,12 @@
-"""The part of a topic that is in memory: everything not sealed yet, and a little of what is.
+"""The part of a topic that is in memory: everything not staged yet, and a little of what is.
 
-One chunk per journal file, oldest first, so that sealing a file frees whole chunks.
+One chunk per journal file, oldest first, so that staging a file frees whole chunks.
 """
 
 from bisect import bisect_right
 from collections import deque
 
-from pydanube.segments.entry import (
+from pydanube.entries.entry import (
     FLAG_TIMED,
     FLAGS_AT,
     HEADER_BYTES,
@@ -35,7 +35,7 @@ class Chunk:
         "heads",
         "max_append_ms",
         "memory_bytes",
-        "sealed",
+        "staged",
     )
 
     def __init__(self, file_sequence: int, start: int) -> None:
@@ -46,7 +46,7 @@ class Chunk:
         self.end = start
         self.max_append_ms = NEVER_MS
         self.memory_bytes = 0
-        self.sealed = False
+        self.staged = False
 
     def add(self, base_offset: int, count: int, head: bytes, body: bytes, append_ms: int) -> None:
         self.bases.append(base_offset)
@@ -93,10 +93,10 @@ class Tail:
                 return chunk.bases[0]
         return otherwise
 
-    def unsealed_start(self, otherwise: int) -> int:
-        """The oldest offset that is not in a segment yet, or `otherwise` if all are."""
+    def unstaged_start(self, otherwise: int) -> int:
+        """The oldest offset that is not in a run yet, or `otherwise` if all are."""
         for chunk in self.chunks:
-            if chunk.bases and not chunk.sealed:
+            if chunk.bases and not chunk.staged:
                 return chunk.bases[0]
         return otherwise
 
@@ -108,15 +108,15 @@ class Tail:
         return before - sum(chunk.memory_bytes for chunk in self.chunks)
 
     def forget(self, chunk: Chunk) -> None:
-        """Drop a sealed chunk from memory; nothing happens if it is gone."""
+        """Drop a staged chunk from memory; nothing happens if it is gone."""
         if chunk in self.chunks:
             self.chunks.remove(chunk)
 
     def clear(self) -> int:
-        """Drop everything; return how many bytes of memory were not sealed."""
-        unsealed = sum(chunk.memory_bytes for chunk in self.chunks if not chunk.sealed)
+        """Drop everything; return how many bytes of memory were not staged."""
+        unstaged = sum(chunk.memory_bytes for chunk in self.chunks if not chunk.staged)
         self.chunks.clear()
-        return unsealed
+        return unstaged
 
     def read(self, offset: int, *, end: int, messages_max: int, bytes_max: int) -> list[Row] | None:
         """Entries from the one that holds `offset` up to `end`; None if that one is not in memory.

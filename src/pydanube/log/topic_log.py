@@ -1,15 +1,10 @@
-"""One topic's face of the journal: dense offsets in, rows out, cursors kept, old segments given up."""
+"""One topic's face of the journal: dense offsets in, rows out, cursors kept, old history given up."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
-from pydanube.kernel.policies import FsyncPolicy, Retention
-from pydanube.log.producers import ProducerMemory
-from pydanube.log.retention import expired
-from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Chunk, Row, Tail
-from pydanube.segments.entry import (
+from pydanube.entries.entry import (
     BODY_BYTES_MAX,
     FLAG_TIMED,
     HEADER_BYTES,
@@ -22,7 +17,12 @@ from pydanube.segments.entry import (
     encode_topic_state,
     offset_from_time,
 )
-from pydanube.segments.history import TopicHistory
+from pydanube.history.topic_history import TopicHistory
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
+from pydanube.kernel.policies import FsyncPolicy, Retention
+from pydanube.log.producers import ProducerMemory
+from pydanube.log.retention import expired
+from pydanube.log.tail import ENTRY_OVERHEAD_BYTES, Chunk, Row, Tail
 
 if TYPE_CHECKING:
     from pydanube.log.commit import CommitQueue, Done
@@ -77,7 +77,6 @@ class TopicLog:
         self.history = history
         self._queue = queue
         self._is_deleted = False
-        self._history_change = asyncio.Lock()
 
     def append(
         self,
@@ -167,7 +166,7 @@ class TopicLog:
         self._queue.call_when_committed(self, done)
 
     def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row] | None:
-        """Committed rows from `offset` on that are in memory; None if that one is in a segment only.
+        """Committed rows from `offset` on that are in memory; None if that one is on disk only.
 
         An empty list means that there is nothing yet. At least one row comes back otherwise.
 
@@ -180,11 +179,12 @@ class TopicLog:
     async def read_cold(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row]:
         """Committed rows from `offset` on, from wherever they are; checked against their checksums.
 
-        Ends with the segment or the memory it began in, so a long read takes several calls.
+        Ends with the run, the segment or the memory it began in, so a long read takes several calls.
 
         Raises:
             OffsetGone: the offset is below `start_offset`.
-            Corrupt: a segment is missing or damaged, with file and position.
+            Corrupt: a run or segment is missing or damaged, with its place and what is wrong.
+            Unavailable: the durable store does not answer.
         """
         rows = self.read(offset, messages_max=messages_max, bytes_max=bytes_max)
         if rows is not None:
@@ -192,7 +192,7 @@ class TopicLog:
         try:
             return await self.history.read(offset, messages_max=messages_max, bytes_max=bytes_max)
         except DanubeError:
-            # Retention may have deleted the segment while it was being read: then say so instead.
+            # Retention may have deleted it while it was being read: then say so instead.
             self._check_not_gone(offset)
             raise
 
@@ -203,14 +203,15 @@ class TopicLog:
         been appended before that moment; none in front of it was appended after.
 
         Raises:
-            Corrupt: a segment is missing or damaged, with file and position.
+            Corrupt: a run or segment is missing or damaged, with its place and what is wrong.
+            Unavailable: the durable store does not answer.
         """
-        while (segment := self.history.segment_from_time(append_ms, self.start_offset)) is not None:
+        while (unit := self.history.unit_from_time(append_ms, self.start_offset)) is not None:
             try:
-                return max(await self.history.find_time(segment, append_ms), self.start_offset)
+                return max(await self.history.find_time(unit, append_ms), self.start_offset)
             except DanubeError:
-                # Retention may have deleted the segment while it was being read: then look behind it.
-                if segment.next_offset > self.start_offset:
+                # It may have been given up, or become a segment, while it was being read: then look again.
+                if unit.next_offset > self.start_offset and unit in self.history.units:
                     raise
         chunk = self.tail.chunk_from_time(append_ms)
         if chunk is None:
@@ -258,43 +259,58 @@ class TopicLog:
             self._queue.add_state(encode_cursor_drop(self.topic_id, self.epoch, subscription))
 
     async def retain(self, policy: Retention, *, unconsumed_from: int | None, now_ms: int) -> int:
-        """Give up sealed segments as the policy says; return how many.
+        """Give up runs and segments as the policy says; return how many.
 
-        `unconsumed_from` is the first offset some subscription still waits for, None if there are none. Segments
-        are deleted only after the journal says durably that the topic begins behind them.
+        `unconsumed_from` is the first offset some subscription still waits for, None if there are none. Bytes are
+        deleted only after the journal says durably that the topic begins behind them.
         """
-        async with self._history_change:
-            segments = expired(self.history.segments, policy, unconsumed_from=unconsumed_from, now_ms=now_ms)
-            if not segments or self._is_deleted:
+        async with self.history.change:
+            units = expired(
+                self.history.units,
+                policy,
+                unconsumed_from=unconsumed_from,
+                converting_from=self.history.converting_from,
+                now_ms=now_ms,
+            )
+            if not units or self._is_deleted:
                 return 0
-            self.start_offset = max(self.start_offset, segments[-1].next_offset)
+            self.start_offset = max(self.start_offset, units[-1].next_offset)
             await self._queue.write_state(
                 encode_topic_state(
                     self.topic_id, self.epoch, start_offset=self.start_offset, next_offset=self.committed_end
                 )
             )
-            for segment in segments:
-                await self.history.delete(segment)
-            return len(segments)
+            await self.history.give_up(units)
+            return len(units)
+
+    async def drop_copies(self, policy: Retention | None, *, now_ms: int) -> None:
+        """Remove runs that are in segments too, as the policy says; all of them if there is none."""
+        history = self.history
+        async with history.change:
+            copies = history.copies
+            if policy is not None:
+                count = len(expired(copies, policy, unconsumed_from=None, now_ms=now_ms))
+                copies = copies[:count]
+            await history.drop_copies(copies)
 
     async def delete(self) -> None:
-        """Remove the topic: messages, cursors, segments. A deletion cut short is finished at the next start."""
+        """Remove the topic: messages, cursors, history. A deletion cut short is finished later."""
         self._is_deleted = True
         await self.history.begin_deletion()
         self._queue.forget_topic(self)
         self._queue.free(self.tail.clear())
-        async with self._history_change:
+        async with self.history.change:
             await self._queue.write_state(encode_topic_drop(self.topic_id, self.epoch))
             await self.history.finish_deletion()
 
-    async def seal(self, chunk: Chunk, *, created_ms: int) -> bool:
-        """Store the chunk as a segment; False if the topic was deleted meanwhile."""
-        async with self._history_change:
+    async def stage(self, chunk: Chunk, *, created_ms: int) -> bool:
+        """Store the chunk as a run; False if the topic was deleted meanwhile."""
+        async with self.history.change:
             if self._is_deleted:
                 return False
-            await self.history.seal(chunk.heads, chunk.bodies, created_ms=created_ms)
-            chunk.sealed = not self._is_deleted
-            return chunk.sealed
+            await self.history.stage(chunk.heads, chunk.bodies, created_ms=created_ms)
+            chunk.staged = not self._is_deleted
+            return chunk.staged
 
     def take_back(self) -> int:
         """Forget what was never written; return how many bytes of memory that freed."""

@@ -15,11 +15,11 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from pydanube.entries.disk import Disk, write_all
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_MARKER, FLAG_SNAPSHOT, encode_group
 from pydanube.log.settings import JournalSettings
 from pydanube.log.stats import WriterStats
-from pydanube.segments.disk import Disk, write_all
 
 logger = logging.getLogger("pydanube.log")
 

@@ -85,7 +85,7 @@ class BrokerMetrics:
         stats = self._journal.stats
         yield metrics.JOURNAL_SYNCS, (), stats.syncs
         yield metrics.JOURNAL_BYTES, (), stats.bytes
-        yield metrics.JOURNAL_UNSEALED_BYTES, (), self._journal.unsealed_bytes
+        yield metrics.JOURNAL_UNSTAGED_BYTES, (), self._journal.unstaged_bytes
         yield metrics.WAL_FLUSH_LATENCY, (SHARED,), stats.sync_latency_us
         yield metrics.WAL_ROTATIONS, (SHARED, "size"), stats.rotations
 

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from pydanube.kernel.policies import FsyncPolicy, Policies, Retention
 from pydanube.server.listeners import Listeners
+from pydanube.stores.settings import DurableSettings
 
 MEBIBYTE = 1 << 20
 YEAR_MINUTES = 366 * 24 * 60
@@ -69,12 +70,11 @@ class Dispatch(Section, frozen=True):
     """Messages of one subscription delivered but not acknowledged yet."""
 
 
-class LocalRetention(Section, frozen=True):
-    """When sealed history is deleted; see `kernel.policies.Retention`."""
+class RetentionSection(Section, frozen=True):
+    """When history is deleted, null: never; see `kernel.policies.Retention`."""
 
-    time_minutes: Annotated[int, Meta(ge=1)] | None = 2880
-    size_mb: Annotated[int, Meta(ge=1)] | None = 20480
-    check_interval_minutes: Annotated[int, Meta(ge=1, le=YEAR_MINUTES)] = 5
+    time_minutes: Annotated[int, Meta(ge=1)] | None = None
+    size_mb: Annotated[int, Meta(ge=1)] | None = None
     until_consumed: bool = False
     drop_unconsumed: bool = False
 
@@ -85,6 +85,28 @@ class LocalRetention(Section, frozen=True):
             until_consumed=self.until_consumed,
             drop_unconsumed=self.drop_unconsumed,
         )
+
+
+class LocalRetention(RetentionSection, frozen=True):
+    """Mode local: when history is deleted. Other modes: when local copies of what is in the durable store are."""
+
+    time_minutes: Annotated[int, Meta(ge=1)] | None = 2880
+    size_mb: Annotated[int, Meta(ge=1)] | None = 20480
+    check_interval_minutes: Annotated[int, Meta(ge=1, le=YEAR_MINUTES)] = 5
+
+
+class Segments(Section, frozen=True):
+    """How history becomes Parquet segments in the durable store."""
+
+    size_mb: Annotated[int, Meta(ge=1, le=4096)] = 128
+    """Messages are merged into segments of about this size, before compression."""
+    age_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 300
+    """Messages are in a segment about this long after they came, however few there are."""
+    waiting_mb_max: Annotated[int, Meta(ge=1)] = 10_240
+    """Local disk for messages that are in no segment yet; beyond it publishes are refused."""
+    uploads_max: Annotated[int, Meta(ge=1, le=64)] = 4
+    read_cache_mb: Annotated[int, Meta(ge=16)] = 64
+    """Memory for segments that consumers far behind are reading."""
 
 
 class Rotation(Section, frozen=True):
@@ -98,15 +120,22 @@ class Wal(Section, frozen=True):
     fsync_interval_ms: Annotated[int, Meta(ge=1, le=60_000)] = 1000
     topic_fsync: dict[Text, FsyncPolicy] = {}
     """Topic name or pattern (`/logs/*`) to policy; the first that matches wins over `fsync`."""
-    unsealed_bytes_max: Annotated[int, Meta(ge=MEBIBYTE)] = 256 * MEBIBYTE
+    unstaged_bytes_max: Annotated[int, Meta(ge=MEBIBYTE)] = 256 * MEBIBYTE
     cache_bytes_max: Annotated[int, Meta(ge=0)] = 64 * MEBIBYTE
 
 
 class Storage(Section, frozen=True):
-    mode: Literal["local"] = "local"
+    mode: Literal["local", "shared_fs", "object_store"] = "local"
     local_wal_root: Text | None = None
-    """Folder of journal and segments; null: `wal` below `meta_store.data_dir`."""
+    """Folder of the journal, and in mode local of all history; null: `wal` below `meta_store.data_dir`."""
+    durable: DurableSettings | None = None
+    """Where segments are in the modes shared_fs and object_store."""
+    segments: Segments = Segments()
     local_retention: LocalRetention = LocalRetention()
+    retention: RetentionSection | None = None
+    """Modes shared_fs and object_store: when history is deleted; null: never."""
+    topic_retention: dict[Text, RetentionSection] = {}
+    """Topic name or pattern (`/logs/*`) to policy; the first that matches wins over the general one."""
     wal: Wal = Wal()
 
 
@@ -154,3 +183,8 @@ class ServerConfig:
     def wal_root(self) -> Path:
         root = self.settings.storage.local_wal_root
         return self.data_dir / "wal" if root is None else Path(root)
+
+    @property
+    def spool(self) -> Path:
+        """Segments on their way into the durable store."""
+        return self.wal_root / "spool"

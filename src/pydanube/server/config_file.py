@@ -19,9 +19,10 @@ import msgspec
 import yaml
 
 from pydanube.kernel.errors import Rejected
-from pydanube.server.config import ServerConfig, Settings
+from pydanube.server.config import ServerConfig, Settings, Storage
 from pydanube.server.listeners import AddressFlags, resolve_listeners
 from pydanube.server.refused_keys import MOVED, REFUSED
+from pydanube.stores.settings import problems
 
 ENVIRONMENT_PREFIX: Final = "DANUBE_"
 _NOT_SETTINGS: Final = frozenset({"DANUBE_LOG"})
@@ -175,7 +176,10 @@ def _parse_variable(text: str, wanted: Any) -> Any:
 
 def _refuse(layers: Layers) -> None:
     """Take out the keys this release cannot honour; complain unless their value asks for nothing."""
-    for old, new in MOVED.items():
+    moved = dict(MOVED)
+    if layers.data.get("storage", {}).get("mode") == "shared_fs":
+        moved["storage.root"] = "storage.durable.root"
+    for old, new in moved.items():
         if _has(layers.data, old):
             value = _take(layers.data, old)
             if _has(layers.data, new):
@@ -261,12 +265,44 @@ def _check_values(layers: Layers, settings: Settings) -> None:
     for namespace in settings.bootstrap_namespaces:
         if re.fullmatch(r"[\w-]{1,120}", namespace) is None:
             layers.say("bootstrap_namespaces", f"{namespace!r}: expected letters, digits, '_' and '-'")
-    for pattern in settings.storage.wal.topic_fsync:
-        if not pattern.startswith("/") and not fnmatch.fnmatchcase("/", pattern[:1]):
-            layers.say("storage.wal.topic_fsync", f"{pattern!r} matches no topic: names are /namespace/topic")
-    retention = settings.storage.local_retention
-    if retention.drop_unconsumed and retention.time_minutes is None and retention.size_mb is None:
-        layers.say("storage.local_retention.drop_unconsumed", "has no effect without time_minutes or size_mb")
+    _check_storage(layers, settings.storage)
+
+
+def _check_storage(layers: Layers, storage: Storage) -> None:
+    policies = {"local_retention": storage.local_retention, "retention": storage.retention}
+    policies |= {f"topic_retention.{pattern}": policy for pattern, policy in storage.topic_retention.items()}
+    for name, policy in policies.items():
+        if policy is not None and policy.drop_unconsumed and policy.time_minutes is policy.size_mb is None:
+            layers.say(f"storage.{name}.drop_unconsumed", "has no effect without time_minutes or size_mb")
+    for key, patterns in (
+        ("wal.topic_fsync", storage.wal.topic_fsync),
+        ("topic_retention", storage.topic_retention),
+    ):
+        for pattern in patterns:
+            if not pattern.startswith("/") and not fnmatch.fnmatchcase("/", pattern[:1]):
+                layers.say(f"storage.{key}", f"{pattern!r} matches no topic: names are /namespace/topic")
+    if storage.mode == "local":
+        if storage.durable is not None:
+            layers.say(
+                "storage.durable",
+                "has no effect in mode local: set storage.mode to shared_fs or object_store",
+            )
+        if storage.retention is not None:
+            layers.say(
+                "storage.retention", "in mode local there is one copy of history: use storage.local_retention"
+            )
+        return
+    if storage.local_retention.until_consumed or storage.local_retention.drop_unconsumed:
+        layers.say(
+            "storage.local_retention",
+            f"until_consumed and drop_unconsumed delete history, local copies are not all of it in mode {storage.mode}: "
+            "set them in storage.retention",
+        )
+    if storage.durable is None:
+        layers.say("storage.durable", f"mode {storage.mode} needs it: say where segments are to be kept")
+    else:
+        for key, text in problems(storage.durable, storage.mode):
+            layers.say(f"storage.durable.{key}", text)
 
 
 def _resolve(settings: Settings, flags: AddressFlags) -> ServerConfig:

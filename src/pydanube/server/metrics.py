@@ -128,7 +128,7 @@ JOURNAL_SYNCS = Metric(
 JOURNAL_BYTES = Metric(
     "danube_journal_bytes_total", Kind.COUNTER, "Bytes written to the journal, padding included"
 )
-JOURNAL_UNSEALED_BYTES = Metric("danube_journal_unsealed_bytes", Kind.GAUGE, "Bytes not in a segment yet")
+JOURNAL_UNSTAGED_BYTES = Metric("danube_journal_unstaged_bytes", Kind.GAUGE, "Bytes not in a segment yet")
 LEADER_STATE = Metric("danube_leader_election_state", Kind.GAUGE, "1 if this broker leads; alone it does")
 HEARTBEAT_POLLS = Metric(
     "danube_dispatcher_heartbeat_polls_total", Kind.COUNTER, "Looks at subscriptions because time passed"

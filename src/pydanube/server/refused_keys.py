@@ -7,7 +7,6 @@ nothing (the listed harmless ones, and null) is let through.
 from typing import Final
 
 _CLUSTER = "this release runs standalone, one broker: remove the key"
-_TIERED = "this release stores on the local disk only (storage.mode local): remove the key"
 _AUTH = "not supported yet by this release: remove the key"
 
 REFUSED: Final[dict[str, tuple[tuple[object, ...], str]]] = {
@@ -22,10 +21,10 @@ REFUSED: Final[dict[str, tuple[tuple[object, ...], str]]] = {
     "meta_store.seed_nodes": (([], ""), _CLUSTER),
     "storage.metadata_prefix": ((), "keys in the metadata store cannot be moved: remove the key"),
     "storage.metadata_root": ((), "keys in the metadata store cannot be moved: remove the key"),
-    "storage.durable": (({},), _TIERED),
-    "storage.object_store": (({},), _TIERED),
-    "storage.cache_root": ((), _TIERED),
-    "storage.write_buffer": (({},), _TIERED),
+    "storage.write_buffer": (
+        ({},),
+        "not needed: a publish is on disk before it is acknowledged (storage.wal.fsync); remove the key",
+    ),
     "storage.wal.dir": ((), "use storage.local_wal_root"),
     "storage.wal.file_name": ((), "journal files are named by the broker: remove the key"),
     "storage.wal.cache_capacity": ((), "the cache is bounded in bytes: use storage.wal.cache_bytes_max"),
@@ -40,6 +39,8 @@ REFUSED: Final[dict[str, tuple[tuple[object, ...], str]]] = {
 
 MOVED: Final[dict[str, str]] = {
     "storage.root": "storage.local_wal_root",
+    "storage.cache_root": "storage.local_wal_root",
+    "storage.object_store": "storage.durable",
     "storage.wal.retention": "storage.local_retention",
 }
 """Other names the reference accepts for a key."""

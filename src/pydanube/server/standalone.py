@@ -1,9 +1,11 @@
 """A whole broker in one process: opened in the order things depend on each other, closed in reverse."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from ssl import SSLContext
 
 import structlog
 
@@ -12,7 +14,12 @@ from pydanube.broker.broker import Broker
 from pydanube.broker.housekeeping import Housekeeping
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.settings import BrokerSettings
+from pydanube.broker.storage_control import StorageControl
+from pydanube.history.converter import Converter
+from pydanube.history.ownership import Owner, cluster_id
+from pydanube.history.tiering import Tiering, TieringSettings
 from pydanube.kernel.clock import Clock, Dice
+from pydanube.kernel.policies import Retention
 from pydanube.log.journal import Journal
 from pydanube.log.settings import JournalSettings
 from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
@@ -22,13 +29,16 @@ from pydanube.server.config import ServerConfig, Settings
 from pydanube.server.exporter import Exporter
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
+from pydanube.stores.directory import DirectoryStore
+from pydanube.stores.settings import open_store
+from pydanube.stores.store import DurableStore
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.grpc_connection import GrpcServer
 from pydanube.wire.listener import Listener, http2_door, native_door, server_tls
 from pydanube.wire.native_connection import NativeConnection
 from pydanube.wire.native_server import NativeServer
-from pydanube.wire.routes import DataPlane
+from pydanube.wire.routes import AdminPlane, DataPlane
 
 log = structlog.get_logger("pydanube.server")
 
@@ -37,16 +47,30 @@ REOPEN_SECONDS = 0.06
 """Between ending the streams and closing the connections. Clients reopen a stream at once: answered "stopping" on a
 live connection they back off, 100 ms at least; cut off in that moment, some give up for good."""
 
+MEBIBYTE = 1 << 20
+FOREIGN_ORPHAN_MS_MIN = 60 * 60 * 1000
+"""In a store that other brokers write to, an object without a descriptor may be one that is being uploaded."""
+
 
 class Standalone:
     """A running broker. `start` returns when it serves; `stop` when everything is safely on disk."""
 
-    def __init__(self, config: ServerConfig, *, clock: Clock | None = None, dice: Dice | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        on_step: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """`on_step` is told the name of every durable step on the way of history, for tests that stop there."""
         self.config = config
         self._clock = clock or SystemClock()
         self._dice = dice or SystemDice()
         self._closing = AsyncExitStack()
+        self._on_step = on_step
         self.client_port = 0
+        self.admin_port = 0
 
     async def start(self) -> None:
         try:
@@ -66,9 +90,13 @@ class Standalone:
 
         store = await self._open_store(settings)
         self._closing.push_async_callback(store.close)
+        segments = _open_durable_store(config)
+        self._closing.push_async_callback(segments.close)
         journal = await Journal.open(
-            config.wal_root,
+            config.wal_root / "journal",
             metadata=store,
+            store=segments,
+            read_cache_bytes_max=settings.storage.segments.read_cache_mb * MEBIBYTE,
             clock=self._clock,
             broker_id=str(identity),
             settings=_journal_settings(settings),
@@ -87,7 +115,17 @@ class Standalone:
         self._closing.push_async_callback(_close_topics, broker)
         await broker.start()
         self._start_housekeeping(broker, settings)
-        await self._open_front_door(broker, journal, identity)
+        tiering = await self._start_tiering(journal, store)
+        storage = StorageControl(
+            broker,
+            tiering,
+            journal.places,
+            clock=self._clock,
+            mode=settings.storage.mode,
+            spool=config.spool,
+        )
+        await self._open_admin_door(storage)
+        await self._open_front_door(broker, journal, storage, identity)
 
     async def _open_store(self, settings: Settings) -> MetadataStore:
         if settings.meta_store.backend == "memory":
@@ -100,11 +138,54 @@ class Standalone:
         housekeeping.start()
         self._closing.push_async_callback(housekeeping.stop)
 
-    async def _open_front_door(self, broker: Broker, journal: Journal, identity: int) -> None:
+    async def _start_tiering(self, journal: Journal, metadata: MetadataStore) -> Tiering:
+        settings = self.config.settings
+        converter = Converter()
+        self._closing.push_async_callback(converter.close)
+        tiering = Tiering(
+            journal,
+            journal.places,
+            converter,
+            settings=_tiering_settings(settings),
+            clock=self._clock,
+            spool=self.config.spool,
+            owner=Owner(await cluster_id(metadata, self._dice), settings.cluster_name),
+            on_step=self._on_step,
+        )
+        await tiering.start()
+        self._closing.push_async_callback(tiering.stop)
+        return tiering
+
+    async def _open_admin_door(self, storage: StorageControl) -> None:
+        address = self.config.listeners.admin
+        if address is None:
+            return
+        server = GrpcServer(
+            AdminPlane.of(storage).routes(),
+            limits=_http2_limits(self.config.settings),
+            write_pass=WritePass(lambda: None),
+        )
+        listener = Listener(
+            [http2_door(server.new_connection)],
+            connections_max=self.config.settings.limits.max_connections,
+        )
+
+        async def close() -> None:
+            listener.stop_accepting()
+            await server.connections.drain(DRAIN_SECONDS)
+            await listener.close()
+
+        self._closing.push_async_callback(close)
+        await listener.open(address.host, address.port, tls=self._tls())
+        self.admin_port = listener.port
+
+    async def _open_front_door(
+        self, broker: Broker, journal: Journal, storage: StorageControl, identity: int
+    ) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
         listeners, settings = self.config.listeners, self.config.settings
         advertised = Advertised(listeners.broker_url, listeners.connect_url)
-        services = DataPlane.of(broker, advertised)
+        services = DataPlane.of(broker, advertised, storage)
         write_pass = WritePass(broker.agenda.run)
         journal.call_after_commit(write_pass.run)
         server = GrpcServer(services.routes(), limits=_http2_limits(settings), write_pass=write_pass)
@@ -139,9 +220,7 @@ class Standalone:
             await listener.close()
 
         self._closing.push_async_callback(close)
-        tls = settings.auth.tls if settings.auth.mode == "tls" else None
-        context = None if tls is None else server_tls(Path(tls.cert_file), Path(tls.key_file))
-        await listener.open(listeners.client.host, listeners.client.port, tls=context)
+        await listener.open(listeners.client.host, listeners.client.port, tls=self._tls())
         self.client_port = listener.port
         bound = listeners.bound_to(listener.port)
         services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
@@ -153,6 +232,12 @@ class Standalone:
             topics=len(broker.topics),
             fsync=settings.storage.wal.fsync.value,
         )
+
+    def _tls(self) -> SSLContext | None:
+        auth = self.config.settings.auth
+        if auth.mode != "tls" or auth.tls is None:
+            return None
+        return server_tls(Path(auth.tls.cert_file), Path(auth.tls.key_file))
 
 
 async def _close_topics(broker: Broker) -> None:
@@ -166,14 +251,39 @@ async def _no_registry(subject: str) -> bool:
     return False
 
 
+def _open_durable_store(config: ServerConfig) -> DurableStore:
+    storage = config.settings.storage
+    if storage.mode == "local" or storage.durable is None:
+        return DirectoryStore(config.wal_root)
+    return open_store(storage.durable)
+
+
+def _tiering_settings(settings: Settings) -> TieringSettings:
+    segments, is_local = settings.storage.segments, settings.storage.mode == "local"
+    return TieringSettings(
+        segment_bytes=segments.size_mb * MEBIBYTE,
+        age_ms_max=segments.age_seconds * 1000,
+        waiting_bytes_max=segments.waiting_mb_max * MEBIBYTE,
+        uploads_max=segments.uploads_max,
+        keeps_copies=not is_local,
+        orphan_ms_min=0 if is_local else FOREIGN_ORPHAN_MS_MIN,
+    )
+
+
 def _broker_settings(settings: Settings) -> BrokerSettings:
-    wal = settings.storage.wal
+    storage, wal = settings.storage, settings.storage.wal
+    local = storage.local_retention.as_policy()
+    remote = Retention() if storage.retention is None else storage.retention.as_policy()
     return BrokerSettings(
         auto_create_topics=settings.auto_create_topics,
         bootstrap_namespaces=settings.bootstrap_namespaces,
         policies=settings.policies,
         max_unacked_messages=settings.dispatch.max_unacked_messages,
-        retention=settings.storage.local_retention.as_policy(),
+        retention=local if storage.mode == "local" else remote,
+        topic_retention=tuple(
+            (pattern, policy.as_policy()) for pattern, policy in storage.topic_retention.items()
+        ),
+        copies=None if storage.mode == "local" else local,
         fsync=wal.fsync,
         topic_fsync=tuple(wal.topic_fsync.items()),
     )
@@ -183,7 +293,7 @@ def _journal_settings(settings: Settings) -> JournalSettings:
     wal = settings.storage.wal
     return JournalSettings(
         file_bytes=wal.rotation.max_bytes,
-        unsealed_bytes_max=wal.unsealed_bytes_max,
+        unstaged_bytes_max=wal.unstaged_bytes_max,
         cache_bytes_max=wal.cache_bytes_max,
         sync_interval_ms=wal.fsync_interval_ms,
     )

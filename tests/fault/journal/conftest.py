@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.log import Journal, JournalSettings, TopicLog
 from pydanube.log.files import JournalDirectory
 from pydanube.log.recovery import Recovery, recover
 from pydanube.metadata import MemoryStore
-from pydanube.segments.memory_disk import MemoryDisk
 
 FILE_BYTES = 256 * 1024
 
@@ -38,7 +38,7 @@ class Workshop:
         self.settings = JournalSettings(file_bytes=FILE_BYTES, space_retry_ms=1, cache_bytes_max=0)
         self.journals: list[Journal] = []
 
-    async def open(self, *, seals: bool = True) -> tuple[Journal, TopicLog]:
+    async def open(self, *, stages: bool = True) -> tuple[Journal, TopicLog]:
         journal = await Journal.open(
             self.journal_path,
             metadata=self.metadata,
@@ -48,7 +48,7 @@ class Workshop:
         )
         self.journals.append(journal)
         log = await journal.open_topic(1, self.topic)
-        if seals:
+        if stages:
             await journal.forget_unopened()
         return journal, log
 

@@ -1,6 +1,6 @@
 """Killed, or the power cut, before every single call to the disk or the metadata store.
 
-One story (appends, rotations, sealing, cursors, producers, retention, a deletion) is told once per step it has,
+One story (appends, rotations, staging, cursors, producers, retention, a deletion) is told once per step it has,
 each time ending there. Whatever had been acknowledged must be there afterwards, and the next broker must
 be able to go on.
 """
@@ -65,7 +65,7 @@ class Story:
                 await self.append(workshop, log, body)
                 await workshop.append(other, [body])
             log.save_cursor("billing", log.committed_end)
-            await journal.seal_now()
+            await journal.stage_now()
             self.cursor = log.committed_end
         self.moved_to = {1, self.cursor}
         await log.move_cursor("billing", 1)
@@ -121,10 +121,10 @@ async def check(workshop, story):
     check_producers(log, story)
     if story.deleted:
         assert 2 not in journal.recovered
-    # Life goes on: another message, another seal, another start.
+    # Life goes on: another message, another stage, another start.
     offset = log.committed_end
     assert await workshop.append(log, [b"after"], producer_id=7) == [None]
-    await journal.seal_now()
+    await journal.stage_now()
     await journal.close()
     workshop.swap(workshop.disk.files())
     journal, log = await workshop.open()

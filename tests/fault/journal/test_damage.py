@@ -3,9 +3,9 @@
 import pytest
 from crc32c import crc32c
 
+from pydanube.entries.entry import Kind, encode_header, encode_producer, encode_producer_drop
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.log.group import HEADER_BYTES, bytes_on_disk, decode_group_header, encode_group
-from pydanube.segments.entry import Kind, encode_header, encode_producer, encode_producer_drop
 
 BODIES = [b"first", b"second" * 10, b"third"]
 
@@ -32,7 +32,7 @@ def flips(data, start, end, every=1):
 
 
 async def closed_journal(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     for body in BODIES:
         await workshop.append(log, [body])
     await journal.close()
@@ -65,7 +65,7 @@ async def test_padding_and_the_last_marker_carry_nothing(workshop, bodies_of):
 
 async def test_of_a_killed_journal_only_the_last_group_may_be_cut(workshop, bodies_of):
     workshop.settings = type(workshop.settings)(file_bytes=256 * 1024, marker_delay_ms=600_000)
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     for body in BODIES:
         await workshop.append(log, [body])
     data = workshop.disk.files()[workshop.file(1)]
@@ -81,7 +81,7 @@ async def test_of_a_killed_journal_only_the_last_group_may_be_cut(workshop, bodi
 
 async def test_an_idle_journal_writes_a_marker_that_guards_its_last_group(workshop, bodies_of):
     workshop.settings = type(workshop.settings)(file_bytes=256 * 1024, marker_delay_ms=0)
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     for body in BODIES:
         await workshop.append(log, [body])
     while not (found := list(groups(workshop.disk.files()[workshop.file(1)])))[-1][3]:
@@ -94,7 +94,7 @@ async def test_an_idle_journal_writes_a_marker_that_guards_its_last_group(worksh
 
 
 async def three_files(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     for producer_id, body in enumerate(BODIES, 1):
         await workshop.append(log, [body], producer_id=producer_id)
         if body is not BODIES[-1]:
@@ -114,7 +114,7 @@ async def test_a_file_that_another_follows_is_watched_to_its_end(workshop):
 
 async def with_group(workshop, entries):
     """A closed journal with one more group, whole and in its place, that holds these entries."""
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     await workshop.append(log, [b"first"], producer_id=7)
     await journal.close()
     data = workshop.disk.files()[workshop.file(1)]
@@ -192,7 +192,7 @@ async def test_a_last_file_that_was_never_begun_is_ignored(workshop, bodies_of):
 
 
 async def test_a_torn_first_group_of_the_last_file_falls_back_to_the_file_before(workshop, bodies_of):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     await workshop.append(log, BODIES)
     await journal.rotate()
     files = workshop.disk.files()

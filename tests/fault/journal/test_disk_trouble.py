@@ -5,9 +5,9 @@ import errno
 
 import pytest
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import Corrupt, ErrorCode, OutcomeUnknown, Status, Unavailable
 from pydanube.kernel.policies import FsyncPolicy, Retention
-from pydanube.segments.memory_disk import MemoryDisk
 
 FULL = [b"%03d" % number + bytes(1000) for number in range(150)]
 """Nearly one journal file."""
@@ -120,7 +120,7 @@ async def fill_until_refused(workshop, log):
 
 
 async def test_a_full_disk_refuses_keeps_everything_and_goes_on_when_there_is_space(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     workshop.disk.space = 0
     acknowledged = await fill_until_refused(workshop, log)
     assert (log.next_offset, log.committed_end) == (len(acknowledged), len(acknowledged))
@@ -139,7 +139,7 @@ async def test_a_full_disk_refuses_keeps_everything_and_goes_on_when_there_is_sp
 
 
 async def test_a_whole_burst_on_a_full_disk_is_taken_back_in_order(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     workshop.disk.space = 0
     told = []
     finished = asyncio.Event()
@@ -168,7 +168,7 @@ async def test_a_whole_burst_on_a_full_disk_is_taken_back_in_order(workshop):
 
 
 async def test_what_an_idempotent_producer_lost_to_a_full_disk_is_expected_again(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     workshop.disk.space = 0
     told = await workshop.append(log, FULL * 4, producer_id=7)
     count = sum(error is None for error in told)
@@ -187,7 +187,7 @@ async def test_what_an_idempotent_producer_lost_to_a_full_disk_is_expected_again
 
 async def test_what_was_forgotten_and_moved_on_a_full_disk_stays_so(workshop):
     """No file can be written to: the snapshot of the next one says it, against the files before."""
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     await workshop.append(log, [b"a"], producer_id=7)
     log.save_cursor("billing", 0)
     log.save_cursor("audit", 0)
@@ -209,25 +209,25 @@ async def test_what_was_forgotten_and_moved_on_a_full_disk_stays_so(workshop):
 
 
 async def test_a_cursor_is_moved_on_a_full_disk_too(workshop):
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     log.save_cursor("billing", 3)
     workshop.disk.space = 0
     await fill_until_refused(workshop, log)
     await log.move_cursor("billing", 1)
     workshop.swap(workshop.disk.files())
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     assert log.cursors == {"billing": 1}
 
 
 async def test_a_full_disk_still_closes_cleanly_with_its_cursors(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     workshop.disk.space = 0
     acknowledged = await fill_until_refused(workshop, log)
     log.save_cursor("billing", 9)
     await journal.close()
     workshop.swap(workshop.disk.files())
     workshop.disk.space = 0
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     assert log.cursors == {"billing": 9}
     assert await workshop.rows(log) == list(enumerate(acknowledged))
 
@@ -235,10 +235,10 @@ async def test_a_full_disk_still_closes_cleanly_with_its_cursors(workshop):
 async def test_retention_frees_a_full_disk(workshop):
     journal, log = await workshop.open()
     await workshop.append(log, FULL)
-    await journal.seal_now()
+    await journal.stage_now()
     consumed = log.committed_end
     failing(workshop.disk, {"allocate"}, errno.ENOSPC)
-    # Keep the sealer from giving a file back, so that only the reserve is left.
+    # Keep the stager from giving a file back, so that only the reserve is left.
     workshop.disk.before = _no_new_bytes(workshop.disk)
     kept = await fill_until_refused(workshop, log)
     gone = await log.retain(Retention(until_consumed=True), unconsumed_from=consumed, now_ms=0)
@@ -280,7 +280,7 @@ async def test_the_first_start_on_a_full_disk_says_so_and_works_later(workshop):
 
 async def test_space_that_comes_back_in_the_middle_of_a_burst_leaves_no_gap(workshop):
     """The first of several rotations asked for in one tick fails, the next one would succeed."""
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     failures = 1
 
     def full_once(call, path):
@@ -305,7 +305,7 @@ async def test_space_that_comes_back_in_the_middle_of_a_burst_leaves_no_gap(work
 async def test_a_finished_deletion_is_durable_in_the_journal_before_its_segments_go(workshop):
     journal, log = await workshop.open()
     await workshop.append(log, [b"a"])
-    await journal.seal_now()
+    await journal.stage_now()
     failing(workshop.disk, {"pwritev"}, errno.EIO)
     with pytest.raises(OutcomeUnknown):
         await log.delete()

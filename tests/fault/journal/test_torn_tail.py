@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from pydanube.entries.memory_disk import SECTOR_BYTES
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log.group import HEADER_BYTES, decode_group_header
-from pydanube.segments.memory_disk import SECTOR_BYTES
 
 # Drawn from a seed: a byte that happens to be what was torn off would make the group whole again.
 RECYCLED = [b"\0" * 4096, random.Random(7).randbytes(4096), b"DJGR" * 1024]
@@ -14,7 +14,7 @@ RECYCLED = [b"\0" * 4096, random.Random(7).randbytes(4096), b"DJGR" * 1024]
 
 async def before_and_after(workshop, first, second):
     """The file with the first group only, with both, and where the second one begins and ends."""
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, first)
     before = workshop.disk.files()[workshop.file(1)]
     await workshop.append(log, second)
@@ -65,7 +65,7 @@ async def test_stale_groups_of_a_recycled_file_are_never_taken_for_new(workshop,
     for round_ in range(4):
         for _ in range(5):
             await workshop.append(log, [b"%d" % round_ * 100] * 30)
-        await journal.seal_now()
+        await journal.stage_now()
     await workshop.append(log, [b"new"])
     files = workshop.disk.files()
     [current] = [path for path in files if path.parent == workshop.journal_path and path.stem.isdigit()]
@@ -94,7 +94,7 @@ async def test_the_cut_is_durable_and_the_next_group_takes_the_place(workshop, c
 
 async def test_unsynced_groups_behind_a_lost_one_go_with_it(workshop, bodies_of):
     """Two groups written, none synced: the second one reached the disk, the first did not."""
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, [b"kept"])
     log.fsync = FsyncPolicy.NEVER
     before = workshop.disk.files()[workshop.file(1)]
@@ -114,7 +114,7 @@ async def test_unsynced_groups_behind_a_lost_one_go_with_it(workshop, bodies_of)
 
 async def test_bytes_a_client_sent_never_pass_for_a_group(workshop, bodies_of):
     """A body that holds a copy of a group of this very journal, on a block boundary, behind a torn header."""
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, [b"kept"])
     data = workshop.disk.files()[workshop.file(1)]
     copy = next(
@@ -129,7 +129,7 @@ async def test_bytes_a_client_sent_never_pass_for_a_group(workshop, bodies_of):
 
 async def test_a_file_is_durable_to_its_end_before_the_next_one_is_begun(workshop):
     """Otherwise a power cut would leave a hole in the middle, where nothing may be cut."""
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     log.fsync = FsyncPolicy.NEVER
     await workshop.append(log, [b"lazy"])
     await journal.rotate()
@@ -139,7 +139,7 @@ async def test_a_file_is_durable_to_its_end_before_the_next_one_is_begun(worksho
 
 
 async def test_what_was_cut_does_not_come_back_behind_the_next_group(workshop):
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, [b"kept"])
     log.fsync = FsyncPolicy.NEVER
     await workshop.append(log, [b"lost"])
@@ -148,7 +148,7 @@ async def test_what_was_cut_does_not_come_back_behind_the_next_group(workshop):
     start = data.index(b"lost") // 4096 * 4096
     data[start : start + 4096] = bytes(4096)
     workshop.swap({workshop.file(1): bytes(data)})
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, [b"next"])
     workshop.swap(workshop.disk.files())
     _, log = await workshop.open()
@@ -156,7 +156,7 @@ async def test_what_was_cut_does_not_come_back_behind_the_next_group(workshop):
 
 
 async def test_what_a_killed_process_left_in_the_page_cache_is_synced_before_it_counts(workshop):
-    journal, log = await workshop.open(seals=False)
+    journal, log = await workshop.open(stages=False)
     log.fsync = FsyncPolicy.NEVER
     await workshop.append(log, [b"lazy"])
 
@@ -166,7 +166,7 @@ async def test_what_a_killed_process_left_in_the_page_cache_is_synced_before_it_
     workshop.disk.before = killed
     await journal.close()
     workshop.disk.before = lambda call, path: None
-    _, log = await workshop.open(seals=False)
+    _, log = await workshop.open(stages=False)
     await workshop.append(log, [b"strict"])
     workshop.swap(workshop.disk.after_power_loss(lambda: False))
     _, log = await workshop.open()

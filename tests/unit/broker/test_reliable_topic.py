@@ -13,12 +13,12 @@ from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredSubscripti
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.sessions import Outlet, Producer
 from pydanube.broker.topic import Topic
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import DispatchStrategy, Policies, Retention, SubscriptionType
 from pydanube.log import Journal
 from pydanube.metadata import MemoryStore
-from pydanube.segments.memory_disk import MemoryDisk
 
 NAME = TopicName("default", "orders")
 UNTIL_CONSUMED = Retention(until_consumed=True)
@@ -124,7 +124,7 @@ async def stage() -> AsyncIterator[Stage]:
 async def test_a_segment_goes_with_the_ack_of_its_last_message(stage: Stage) -> None:
     subscription = stage.subscribe(Bucket(100))
     await stage.publish(3)
-    await stage.journal.seal_now()
+    await stage.journal.stage_now()
     stage.ack(subscription, 0, 1)
     await stage.topic.apply_retention(UNTIL_CONSUMED, 1)
     assert stage.topic.log.start_offset == 0, "offset 2 is still awaited"

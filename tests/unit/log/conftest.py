@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log import Journal, JournalSettings, TopicLog
 from pydanube.metadata import MemoryStore
-from pydanube.segments.memory_disk import MemoryDisk
 
 JOURNAL = Path("/data/journal")
 TOPIC = TopicName("default", "orders")

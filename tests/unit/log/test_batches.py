@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from pydanube.entries.entry import Kind
 from pydanube.kernel.errors import ErrorCode, Rejected, Unavailable
 from pydanube.kernel.policies import Retention
 from pydanube.log import JournalSettings
-from pydanube.segments.entry import Kind
 
 BATCHES = [(b"aaaa", 3), (b"bb", 1), (b"cccc", 100), (b"d", 2)]
 ROWS = [(0, b"aaaa", 5, False), (3, b"bb", 5, True), (4, b"cccc", 5, True), (104, b"d", 5, False)]
@@ -32,14 +32,14 @@ async def committed(log):
     assert await future is None
 
 
-@pytest.fixture(params=["memory", "restarted", "sealed", "sealed and restarted"])
+@pytest.fixture(params=["memory", "restarted", "staged", "staged and restarted"])
 async def log(rig, request):
     """A topic with four batches, wherever they may be."""
     rig.settings = JournalSettings(file_bytes=256 * 1024, cache_bytes_max=0, cursor_delay_ms_max=1)
     journal, log = await rig.open_topic()
     await append_batches(log)
-    if "sealed" in request.param:
-        await journal.seal_now()
+    if "staged" in request.param:
+        await journal.stage_now()
         assert log.read(0, messages_max=1, bytes_max=1) is None
     if "restarted" in request.param:
         _, log = await rig.restart()
@@ -88,7 +88,7 @@ async def test_a_moment_is_found_in_segments_and_in_memory(rig, restarts):
     runs = [[10, 20, 30], [25, 15, 40, 40], [35, 50], [60, 55, 70]]
     for run in runs[:-1]:
         await append_at(log, run)
-        await journal.seal_now()
+        await journal.stage_now()
     await append_at(log, runs[-1])
     if restarts:
         _, log = await rig.restart()
@@ -102,13 +102,13 @@ async def test_a_moment_is_found_in_segments_and_in_memory(rig, restarts):
 
 
 async def test_a_moment_in_a_large_segment_is_found_window_by_window(rig, monkeypatch):
-    monkeypatch.setattr("pydanube.segments.history.SCAN_BYTES", 100_000)
+    monkeypatch.setattr("pydanube.history.topic_history.SCAN_BYTES", 100_000)
     rig.settings = JournalSettings(file_bytes=4 << 20, cache_bytes_max=0)
     journal, log = await rig.open_topic()
     for number in range(100):
         log.append(bytes(10_000), append_ms=number, done=lambda error: None)
     await committed(log)
-    await journal.seal_now()
+    await journal.stage_now()
     for moment in (0, 1, 50, 98, 99, 100):
         assert await log.find_time(moment) == moment
 
@@ -136,7 +136,7 @@ async def test_retention_that_takes_the_segment_being_searched_moves_the_search_
     rig.settings = JournalSettings(file_bytes=256 * 1024, cache_bytes_max=0)
     journal, log = await rig.open_topic()
     await append_at(log, [10, 20])
-    await journal.seal_now()
+    await journal.stage_now()
     await append_at(log, [30])
     deleted = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pydanube.entries.disk import JOINED_BYTES_MAX
 from pydanube.log.group import (
     BLOCK_BYTES,
     HEADER_BYTES,
@@ -10,7 +11,6 @@ from pydanube.log.group import (
     decode_group_header,
     encode_group,
 )
-from pydanube.segments.disk import JOINED_BYTES_MAX
 
 
 def group(buffers, position=0, **changes):

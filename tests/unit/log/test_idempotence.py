@@ -124,8 +124,8 @@ async def test_a_failed_group_tells_who_waited_for_it(rig):
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])
-@pytest.mark.parametrize("before_the_end", ["nothing", "rotate", "seal", "seal twice"])
-async def test_the_memory_survives_files_that_are_sealed_and_recycled(rig, end, before_the_end):
+@pytest.mark.parametrize("before_the_end", ["nothing", "rotate", "stage", "stage twice"])
+async def test_the_memory_survives_files_that_are_staged_and_recycled(rig, end, before_the_end):
     journal, log = await rig.open_topic()
     for number in range(ENTRIES_REMEMBERED + 9):
         await publish(log, 7, 2 * number + 1, count=2)
@@ -133,8 +133,8 @@ async def test_the_memory_survives_files_that_are_sealed_and_recycled(rig, end, 
     if before_the_end == "rotate":
         await journal.rotate()
         await publish(log, 8, ENTRIES_REMEMBERED + 10)
-    for _ in range({"seal": 1, "seal twice": 2}.get(before_the_end, 0)):
-        await journal.seal_now()
+    for _ in range({"stage": 1, "stage twice": 2}.get(before_the_end, 0)):
+        await journal.stage_now()
     before = {producer_id: answers(log, producer_id) for producer_id in (7, 8, 9)}
     assert before[7][0] == -1
     if end == "close":
@@ -171,7 +171,7 @@ async def test_a_producer_that_was_forgotten_stays_so(rig, rotates):
     assert log.check_sequence(7, 1, 1) == 5
 
 
-@pytest.mark.parametrize("before_the_end", ["nothing", "rotate", "seal"])
+@pytest.mark.parametrize("before_the_end", ["nothing", "rotate", "stage"])
 async def test_too_many_producers_are_the_same_ones_after_a_restart(rig, before_the_end):
     journal, log = await rig.open_topic()
     for producer_id in range(1, PRODUCERS_REMEMBERED_MAX + 50):
@@ -184,8 +184,8 @@ async def test_too_many_producers_are_the_same_ones_after_a_restart(rig, before_
     assert known[:3] == [0, 2, 0]
     if before_the_end == "rotate":
         await journal.rotate()
-    elif before_the_end == "seal":
-        await journal.seal_now()
+    elif before_the_end == "stage":
+        await journal.stage_now()
     _, log = await rig.restart()
     assert [log.sequence_of(producer_id) for producer_id in range(PRODUCERS_REMEMBERED_MAX + 50)] == known
 
@@ -201,8 +201,8 @@ async def test_a_memory_larger_than_a_file_is_carried_from_file_to_file(rig):
         await committed(log)
     before = [answers(log, producer_id) for producer_id in range(PRODUCERS_REMEMBERED_MAX)]
     assert all(-1 not in answer for answer in before)
-    await journal.seal_now()
+    await journal.stage_now()
     assert await publish(log, 0, 5) == 4 * PRODUCERS_REMEMBERED_MAX
-    await journal.seal_now()
+    await journal.stage_now()
     _, log = await rig.restart()
     assert [answers(log, producer_id) for producer_id in range(1, PRODUCERS_REMEMBERED_MAX)] == before[1:]

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import Conflict, Corrupt, DanubeError, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log import OffsetGone
-from pydanube.segments.memory_disk import MemoryDisk
 
 OTHER = TopicName("default", "payments")
 
@@ -228,8 +228,8 @@ async def test_a_batch_takes_as_many_offsets_as_it_has_messages(rig, append):
     assert [row[:2] for row in log.read(2, messages_max=10, bytes_max=100)] == [(0, b"three"), (3, b"one")]
 
 
-async def test_too_much_unsealed_is_refused_before_an_offset_is_taken(rig):
-    rig.settings = type(rig.settings)(file_bytes=256 * 1024, unsealed_bytes_max=1000)
+async def test_too_much_unstaged_is_refused_before_an_offset_is_taken(rig):
+    rig.settings = type(rig.settings)(file_bytes=256 * 1024, unstaged_bytes_max=1000)
     journal = await rig.open()
     log = await journal.open_topic(1, OTHER)
     log.append(b"x" * 2000, append_ms=1, done=lambda error: None)

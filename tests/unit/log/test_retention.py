@@ -2,17 +2,17 @@
 
 import pytest
 
+from pydanube.entries.run_file import RunDescriptor
 from pydanube.kernel.policies import Retention
 from pydanube.log.retention import MEBIBYTE, MINUTE_MS, expired
-from pydanube.segments.descriptor import SegmentDescriptor
 
 NOW_MS = 1000 * MINUTE_MS
 
 
 def segment(number):
     """Ten offsets and one MiB each, written at minute `number`."""
-    return SegmentDescriptor(
-        segment_id=str(number),
+    return RunDescriptor(
+        run_id=str(number),
         topic_id=1,
         epoch=1,
         start_offset=number * 10,

@@ -3,17 +3,17 @@
 import pytest
 from crc32c import crc32c
 
-from pydanube.segments.entry import Kind, encode_header, iterate_entries
-from pydanube.segments.segment_file import (
+from pydanube.entries.entry import Kind, encode_header, iterate_entries
+from pydanube.entries.run_file import (
     FOOTER_BYTES,
     HEADER_BYTES,
     INDEX_EVERY_BYTES,
-    DamagedSegmentError,
+    DamagedRunError,
     belongs_to,
     check_header,
     decode_footer,
     decode_index,
-    encode_segment,
+    encode_run,
     segment_id,
 )
 
@@ -37,7 +37,7 @@ def check_all(data, descriptor):
 
 
 def test_the_descriptor_describes_the_bytes():
-    buffers, descriptor = encode_segment(*entries([b"a", b"bb", b"ccc"]), created_ms=5_999)
+    buffers, descriptor = encode_run(*entries([b"a", b"bb", b"ccc"]), created_ms=5_999)
     data = b"".join(buffers)
     assert (descriptor.start_offset, descriptor.end_offset, descriptor.next_offset) == (100, 102, 103)
     assert (descriptor.size, descriptor.entry_count, descriptor.topic_id) == (len(data), 3, 7)
@@ -55,7 +55,7 @@ def test_a_name_tells_whose_segment_it_is():
 
 def test_every_offset_is_inside_the_window_the_index_gives():
     bodies = [bytes(number * 37 % 5000) for number in range(300)]
-    data = b"".join(encode_segment(*entries(bodies), created_ms=0)[0])
+    data = b"".join(encode_run(*entries(bodies), created_ms=0)[0])
     index = index_of(data)
     assert len(index.offsets) > 5
     for offset in range(100, 400):
@@ -68,24 +68,24 @@ def test_every_offset_is_inside_the_window_the_index_gives():
 
 def test_a_window_for_everything_is_everything():
     bodies = [bytes(1000)] * 300
-    data = b"".join(encode_segment(*entries(bodies), created_ms=0)[0])
+    data = b"".join(encode_run(*entries(bodies), created_ms=0)[0])
     start, end = index_of(data).window(100, 1 << 30)
     assert len(list(iterate_entries(data, start, end))) == 300
 
 
 def test_header_footer_and_index_notice_every_changed_bit():
-    buffers, descriptor = encode_segment(*entries([b"a", b"b"]), created_ms=1)
+    buffers, descriptor = encode_run(*entries([b"a", b"b"]), created_ms=1)
     data = b"".join(buffers)
     index_at = check_all(data, descriptor).end
     for position in [*range(HEADER_BYTES), *range(index_at, len(data))]:
         damaged = bytearray(data)
         damaged[position] ^= 0x10
-        with pytest.raises(DamagedSegmentError):
+        with pytest.raises(DamagedRunError):
             check_all(bytes(damaged), descriptor)
 
 
 def test_another_segment_in_its_place_is_noticed():
-    _, descriptor = encode_segment(*entries([b"a", b"b"]), created_ms=1)
-    other, _ = encode_segment(*entries([b"a", b"b"], first=200), created_ms=1)
-    with pytest.raises(DamagedSegmentError, match="another segment"):
+    _, descriptor = encode_run(*entries([b"a", b"b"]), created_ms=1)
+    other, _ = encode_run(*entries([b"a", b"b"], first=200), created_ms=1)
+    with pytest.raises(DamagedRunError, match="another segment"):
         check_header(b"".join(other), descriptor)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pydanube.segments.entry import (
+from pydanube.entries.entry import (
     HEADER_BYTES,
     DamagedEntryError,
     Kind,

@@ -1,4 +1,4 @@
-"""Where segments lie: named runs of bytes per topic, written once, then only read or deleted."""
+"""Where runs lie: named runs of bytes per topic, written once, then only read or deleted."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -7,12 +7,12 @@ from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, Protocol, TypeVar
 
+from pydanube.entries.disk import Disk, LocalDisk, write_all
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
-from pydanube.segments.disk import Disk, LocalDisk, write_all
 
 SYNC_EVERY_BYTES = 4 << 20
-"""A segment is synced piece by piece, so that the journal's own syncs never wait for a whole one."""
+"""A run is synced piece by piece, so that the journal's own syncs never wait for a whole one."""
 
 PAST_CACHE_BYTES_MIN = 1 << 20
 BLOCKS_BYTES = 2 << 20
@@ -24,63 +24,63 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SegmentStore(Protocol):
-    """What every place for segments promises. Failures of the store are raised as DanubeError."""
+class RunStore(Protocol):
+    """What every place for runs promises. Failures of the store are raised as DanubeError."""
 
-    async def write(self, topic: TopicName, segment_id: str, buffers: Sequence[bytes]) -> None:
-        """Store the segment; durable and whole when this returns, invisible or whole if it does not."""
+    async def write(self, topic: TopicName, run_id: str, buffers: Sequence[bytes]) -> None:
+        """Store the run; durable and whole when this returns, invisible or whole if it does not."""
         ...
 
     async def read(
-        self, topic: TopicName, segment_id: str, position: int, size: int, decode: Callable[[bytes], T]
+        self, topic: TopicName, run_id: str, position: int, size: int, decode: Callable[[bytes], T]
     ) -> T:
         """What `decode` makes of exactly these bytes, called in the thread that has read them.
 
-        Raises Corrupt if the segment or a part of them is missing, and whatever `decode` raises.
+        Raises Corrupt if the run or a part of them is missing, and whatever `decode` raises.
         """
         ...
 
     async def list(self, topic: TopicName) -> list[str]:
-        """Names of the topic's segments and of what an interrupted write left behind."""
+        """Names of the topic's runs and of what an interrupted write left behind."""
         ...
 
-    async def delete(self, topic: TopicName, segment_id: str) -> None:
-        """Remove a segment; nothing happens if it is gone already."""
+    async def delete(self, topic: TopicName, run_id: str) -> None:
+        """Remove a run; nothing happens if it is gone already."""
         ...
 
     async def delete_topic(self, topic: TopicName) -> None:
-        """Remove whatever is left of a topic without segments."""
+        """Remove whatever is left of a topic without runs."""
         ...
 
-    def place(self, topic: TopicName, segment_id: str) -> str:
-        """Where an operator finds the segment: for messages only."""
+    def place(self, topic: TopicName, run_id: str) -> str:
+        """Where an operator finds the run: for messages only."""
         ...
 
 
-class LocalSegmentStore:
+class LocalRunStore:
     """Files in `{root}/{namespace}/{topic}/`, read and written in worker threads."""
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self._root = root
         self._disk = disk or LocalDisk()
         self._blocks: mmap | None = None
-        """Memory, aligned, through which large segments are written; made with the first one."""
+        """Memory, aligned, through which large runs are written; made with the first one."""
         self._blocks_taken = Lock()
 
-    async def write(self, topic: TopicName, segment_id: str, buffers: Sequence[bytes]) -> None:
+    async def write(self, topic: TopicName, run_id: str, buffers: Sequence[bytes]) -> None:
         directory = self._directory(topic)
-        await _in_thread(directory / segment_id, self._write, directory, segment_id, buffers)
+        await _in_thread(directory / run_id, self._write, directory, run_id, buffers)
 
     async def read(
-        self, topic: TopicName, segment_id: str, position: int, size: int, decode: Callable[[bytes], T]
+        self, topic: TopicName, run_id: str, position: int, size: int, decode: Callable[[bytes], T]
     ) -> T:
-        path = self._directory(topic) / segment_id
+        path = self._directory(topic) / run_id
 
         def read() -> T:
             data = self._disk.read_range(path, position, size)
             if len(data) != size:
                 raise Corrupt(
-                    f"segment {path} ends at byte {position + len(data)}, {size - len(data)} bytes too early: restore "
+                    f"run {path} ends at byte {position + len(data)}, {size - len(data)} bytes too early: restore "
                     "it from a copy",
                     ErrorCode.SEGMENT_CORRUPT,
                 )
@@ -92,24 +92,24 @@ class LocalSegmentStore:
         directory = self._directory(topic)
         return await _in_thread(directory, self._disk.list, directory)
 
-    async def delete(self, topic: TopicName, segment_id: str) -> None:
-        path = self._directory(topic) / segment_id
+    async def delete(self, topic: TopicName, run_id: str) -> None:
+        path = self._directory(topic) / run_id
         await _in_thread(path, self._disk.unlink, path)
 
     async def delete_topic(self, topic: TopicName) -> None:
         directory = self._directory(topic)
         await _in_thread(directory, self._disk.remove_directory, directory)
 
-    def place(self, topic: TopicName, segment_id: str) -> str:
-        return str(self._directory(topic) / segment_id)
+    def place(self, topic: TopicName, run_id: str) -> str:
+        return str(self._directory(topic) / run_id)
 
     def _directory(self, topic: TopicName) -> Path:
         return self._root / topic.namespace / topic.topic
 
-    def _write(self, directory: Path, segment_id: str, buffers: Sequence[bytes]) -> None:
+    def _write(self, directory: Path, run_id: str, buffers: Sequence[bytes]) -> None:
         disk = self._disk
         disk.make_directory(directory)
-        unfinished = directory / (segment_id + _UNFINISHED_SUFFIX)
+        unfinished = directory / (run_id + _UNFINISHED_SUFFIX)
         fd = disk.create(unfinished)
         try:
             if not self._write_past_cache(fd, buffers):
@@ -119,11 +119,11 @@ class LocalSegmentStore:
                     disk.fdatasync(fd)
         finally:
             disk.close(fd)
-        disk.rename(unfinished, directory / segment_id)
+        disk.rename(unfinished, directory / run_id)
         disk.sync_directory(directory)
 
     def _write_past_cache(self, fd: int, buffers: Sequence[bytes]) -> bool:
-        """Write a large segment without filling the page cache with it; False if it was not written.
+        """Write a large run without filling the page cache with it; False if it was not written.
 
         Who reads it soon finds it in the tail. On virtual machines, whose memory comes page by page from the host,
         this takes a tenth of the CPU (ADR 0002).
@@ -175,10 +175,8 @@ async def _in_thread(path: Path, call: Callable[P, T], *args: P.args, **kwargs: 
     try:
         return await asyncio.to_thread(call, *args, **kwargs)
     except FileNotFoundError as error:
-        raise Corrupt(
-            f"segment {path} is missing: restore it from a copy", ErrorCode.SEGMENT_CORRUPT
-        ) from error
+        raise Corrupt(f"run {path} is missing: restore it from a copy", ErrorCode.SEGMENT_CORRUPT) from error
     except OSError as error:
         raise Unavailable(
-            f"segment storage failed at {path}: {error.strerror or error}", ErrorCode.STORAGE_FAILED
+            f"run storage failed at {path}: {error.strerror or error}", ErrorCode.STORAGE_FAILED
         ) from error

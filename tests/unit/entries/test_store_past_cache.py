@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pydanube.entries.disk import Buffer, LocalDisk
+from pydanube.entries.run_store import BLOCK_BYTES, BLOCKS_BYTES, PAST_CACHE_BYTES_MIN, LocalRunStore
 from pydanube.kernel.names import TopicName
-from pydanube.segments.disk import Buffer, LocalDisk
-from pydanube.segments.store import BLOCK_BYTES, BLOCKS_BYTES, PAST_CACHE_BYTES_MIN, LocalSegmentStore
 
 TOPIC = TopicName("default", "orders")
 
@@ -36,7 +36,7 @@ class Watched:
         return written
 
 
-async def read_back(store: LocalSegmentStore, size: int) -> bytes:
+async def read_back(store: LocalRunStore, size: int) -> bytes:
     return await store.read(TOPIC, "s", 0, size, lambda data: data)
 
 
@@ -53,7 +53,7 @@ async def read_back(store: LocalSegmentStore, size: int) -> bytes:
 )
 async def test_every_byte_is_there_whatever_the_length(tmp_path: Path, size: int) -> None:
     disk = Watched()
-    store = LocalSegmentStore(tmp_path, disk)
+    store = LocalRunStore(tmp_path, disk)
     data = os.urandom(size)
     await store.write(TOPIC, "s", [data[:100], data[100:70_000], data[70_000:]])
     assert await read_back(store, size) == data
@@ -65,7 +65,7 @@ async def test_small_segments_and_odd_file_systems_use_the_cache(
     tmp_path: Path, size: int, can_bypass: bool
 ) -> None:
     disk = Watched(can_bypass=can_bypass)
-    store = LocalSegmentStore(tmp_path, disk)
+    store = LocalRunStore(tmp_path, disk)
     data = os.urandom(size)
     await store.write(TOPIC, "s", [data])
     assert await read_back(store, size) == data

@@ -1,7 +1,7 @@
-"""Turning closed journal files into segments, then giving the files back.
+"""Turning closed journal files into runs, then giving the files back.
 
-Order per file: every topic's segment written and synced, its descriptor stored, and only then the file
-released. A crash in between repeats the file after restart; segments that exist already stay as they are.
+Order per file: every topic's run written and synced, its descriptor stored, and only then the file
+released. A crash in between repeats the file after restart; runs that exist already stay as they are.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from pydanube.log.topic_log import TopicLog
 logger = logging.getLogger("pydanube.log")
 
 TOPICS_AT_ONCE_MAX = 8
-"""Segments written at the same time: their syncs share the file system's own commits."""
+"""Runs written at the same time: their syncs share the file system's own commits."""
 RETRY_SECONDS_MAX = 30.0
 
 
-class Sealer:
+class Stager:
     """One task per journal; works through `CommitQueue.closed_files` from the oldest on."""
 
     def __init__(self, queue: CommitQueue, directory: JournalDirectory, clock: Clock) -> None:
@@ -44,14 +44,14 @@ class Sealer:
         self._task = self._queue.loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """End after the segments in hand; what is not sealed stays in the journal."""
+        """End after the runs in hand; what is not staged stays in the journal."""
         self._stopping = True
         self._wake.set()
         if self._task is not None:
             await self._task
 
     async def finish(self) -> None:
-        """Return once every closed file is sealed and released; raise what keeps that from happening."""
+        """Return once every closed file is staged and released; raise what keeps that from happening."""
         while self._queue.closed_files:
             self._failure = None
             self._tried.clear()
@@ -70,50 +70,50 @@ class Sealer:
             self._wake.clear()
             try:
                 await self._prepare()
-                await self._seal_closed_files()
+                await self._stage_closed_files()
                 failures = 0
             except (OSError, DanubeError) as error:
                 failures += 1
                 self._failure = error
-                logger.warning("sealing failed, tried again later attempt=%d error=%s", failures, error)
+                logger.warning("staging failed, tried again later attempt=%d error=%s", failures, error)
             self._tried.set()
 
     async def _prepare(self) -> None:
-        """Have the next file ready before it is needed; the disk may be full, sealing may still work."""
+        """Have the next file ready before it is needed; the disk may be full, staging may still work."""
         try:
             await asyncio.to_thread(self._directory.prepare)
         except OSError as error:
             logger.warning("no spare journal file error=%s", error)
 
-    async def _seal_closed_files(self) -> None:
+    async def _stage_closed_files(self) -> None:
         closed = self._queue.closed_files
         while closed and not self._stopping:
-            if await self._seal_file(closed[0]):
+            if await self._stage_file(closed[0]):
                 await asyncio.to_thread(self._directory.release, closed[0])
                 logger.debug("journal file released file_sequence=%d", closed.popleft())
 
-    async def _seal_file(self, file_sequence: int) -> bool:
-        """Whether everything in the file is in segments now."""
+    async def _stage_file(self, file_sequence: int) -> bool:
+        """Whether everything in the file is in runs now."""
         work = [
             (log, chunk)
             for log in self._queue.logs.values()
             for chunk in log.tail.chunks
-            if chunk.file_sequence == file_sequence and chunk.bases and not chunk.sealed
+            if chunk.file_sequence == file_sequence and chunk.bases and not chunk.staged
         ]
         gate = asyncio.Semaphore(TOPICS_AT_ONCE_MAX)
         results = await asyncio.gather(
-            *(self._seal_chunk(log, chunk, gate) for log, chunk in work), return_exceptions=True
+            *(self._stage_chunk(log, chunk, gate) for log, chunk in work), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return all(results)
 
-    async def _seal_chunk(self, log: TopicLog, chunk: Chunk, gate: asyncio.Semaphore) -> bool:
+    async def _stage_chunk(self, log: TopicLog, chunk: Chunk, gate: asyncio.Semaphore) -> bool:
         async with gate:
             if self._stopping:
                 return False
-            if await log.seal(chunk, created_ms=self._clock.now_ms()):
+            if await log.stage(chunk, created_ms=self._clock.now_ms()):
                 self._queue.free(chunk.memory_bytes)
                 self._keep_in_cache(log, chunk)
             return True

@@ -1,10 +1,10 @@
-"""The bytes of a segment: header, entries as they are in the journal, sparse index, footer. No I/O.
+"""The bytes of a run: header, entries as they are in the journal, sparse index, footer. No I/O.
 
-    header  magic "DSEG", version u16, flags u16, entry count u32, topic id u64, start offset u64,
+    header  magic "DRUN", version u16, flags u16, entry count u32, topic id u64, start offset u64,
             next offset u64, created i64 (Unix ms), reserved 16 bytes, CRC-32C u32 of the header
     entries one after the other
     index   (offset u64, position u64) of the first entry and then of one entry per 64 KiB
-    footer  index position u64, index length u32, CRC-32C u32 of the index, magic "GESD",
+    footer  index position u64, index length u32, CRC-32C u32 of the index, magic "NURD",
             CRC-32C u32 of the footer
 
 Every byte is covered by one of these checksums or by an entry's own.
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import add
 
+import msgspec
 from crc32c import crc32c
 
-from pydanube.segments.descriptor import SegmentDescriptor
-from pydanube.segments.disk import join_small
-from pydanube.segments.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
-from pydanube.segments.entry import decode_append_times, decode_header
+from pydanube.entries.disk import join_small
+from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
+from pydanube.entries.entry import decode_append_times, decode_header
 
 HEADER_BYTES = 64
 FOOTER_BYTES = 24
@@ -34,11 +34,35 @@ _HEADER = struct.Struct("<4sHHIQQQq16x")
 _INDEX_ENTRY = struct.Struct("<QQ")
 _FOOTER = struct.Struct("<QII4s")
 _CRC = struct.Struct("<I")
-_MAGIC = b"DSEG"
-_END_MAGIC = b"GESD"
+_MAGIC = b"DRUN"
+_END_MAGIC = b"NURD"
 
 
-class DamagedSegmentError(ValueError):
+class RunDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One immutable run. It exists for readers once its descriptor is stored."""
+
+    run_id: str
+    """Name of the file."""
+    topic_id: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    """The last offset in it: both ends are part of the run."""
+    size: int
+    checksum: str
+    """CRC-32C of all bytes, in hexadecimal."""
+    created_at: int
+    """Unix seconds."""
+    min_append_ms: int
+    max_append_ms: int
+    entry_count: int
+
+    @property
+    def next_offset(self) -> int:
+        return self.end_offset + 1
+
+
+class DamagedRunError(ValueError):
     """The bytes at `position` are not what was written; `why` says in what way."""
 
     def __init__(self, position: int, why: str) -> None:
@@ -48,7 +72,7 @@ class DamagedSegmentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentIndex:
+class RunIndex:
     """Where entries begin: positions[i] is that of the entry with base offset offsets[i]."""
 
     offsets: tuple[int, ...]
@@ -65,20 +89,20 @@ class SegmentIndex:
         return start, self.positions[beyond] if beyond < len(self.positions) else self.end
 
 
-def segment_id(topic_id: int, start_offset: int, next_offset: int) -> str:
-    """The same messages of the same topic always get the same name, so sealing twice is sealing once."""
-    return f"{start_offset:020}-{next_offset - 1:020}-{topic_id:016x}.segment"
+def run_id(topic_id: int, start_offset: int, next_offset: int) -> str:
+    """The same messages of the same topic always get the same name, so staging twice is staging once."""
+    return f"{start_offset:020}-{next_offset - 1:020}-{topic_id:016x}.run"
 
 
 def belongs_to(name: str, topic_id: int) -> bool:
-    """Whether a file of that name is a segment of the topic, or an unfinished one."""
-    return f"-{topic_id:016x}.segment" in name
+    """Whether a file of that name is a run of the topic, or an unfinished one."""
+    return f"-{topic_id:016x}.run" in name
 
 
-def encode_segment(
+def encode_run(
     heads: Sequence[bytes], bodies: Sequence[bytes], *, created_ms: int
-) -> tuple[list[bytes], SegmentDescriptor]:
-    """The buffers of a segment that holds these entries (at least one, contiguous), and its descriptor.
+) -> tuple[list[bytes], RunDescriptor]:
+    """The buffers of a run that holds these entries (at least one, contiguous), and its descriptor.
 
     Whole lists at a time, no loop over entries: this runs beside the event loop and must not keep the
     interpreter to itself.
@@ -102,8 +126,8 @@ def encode_segment(
     checksum = 0
     for buffer in buffers:
         checksum = crc32c(buffer, checksum)
-    descriptor = SegmentDescriptor(
-        segment_id=segment_id(first.topic_id, first.base_offset, next_offset),
+    descriptor = RunDescriptor(
+        run_id=run_id(first.topic_id, first.base_offset, next_offset),
         topic_id=first.topic_id,
         epoch=last.epoch,
         start_offset=first.base_offset,
@@ -137,15 +161,15 @@ def _joined(heads: Sequence[bytes], bodies: Sequence[bytes]) -> Iterator[bytes]:
         yield from join_small(run)
 
 
-def check_header(data: bytes, descriptor: SegmentDescriptor) -> None:
-    """Raise DamagedSegmentError unless these first bytes are those of that segment."""
+def check_header(data: bytes, descriptor: RunDescriptor) -> None:
+    """Raise DamagedRunError unless these first bytes are those of that run."""
     if len(data) < HEADER_BYTES or data[:4] != _MAGIC:
-        raise DamagedSegmentError(0, "no segment header")
+        raise DamagedRunError(0, "no run header")
     if crc32c(data[: HEADER_BYTES - 4]) != _CRC.unpack_from(data, HEADER_BYTES - 4)[0]:
-        raise DamagedSegmentError(0, "the segment header has a wrong checksum")
+        raise DamagedRunError(0, "the run header has a wrong checksum")
     _, version, _, count, topic_id, start_offset, next_offset, _ = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise DamagedSegmentError(4, f"format version {version} is not known to this release")
+        raise DamagedRunError(4, f"format version {version} is not known to this release")
     found = (topic_id, start_offset, next_offset, count)
     expected = (
         descriptor.topic_id,
@@ -154,9 +178,7 @@ def check_header(data: bytes, descriptor: SegmentDescriptor) -> None:
         descriptor.entry_count,
     )
     if found != expected:
-        raise DamagedSegmentError(
-            8, f"another segment: (topic, start, next, count) is {found}, not {expected}"
-        )
+        raise DamagedRunError(8, f"another run: (topic, start, next, count) is {found}, not {expected}")
 
 
 def footer_position(size: int) -> int:
@@ -164,18 +186,18 @@ def footer_position(size: int) -> int:
 
 
 def decode_footer(data: bytes, size: int) -> tuple[int, int, int]:
-    """Position, length and checksum of the index, from the last bytes of a segment of that size."""
+    """Position, length and checksum of the index, from the last bytes of a run of that size."""
     if len(data) != FOOTER_BYTES or crc32c(data[:-4]) != _CRC.unpack_from(data, FOOTER_BYTES - 4)[0]:
-        raise DamagedSegmentError(footer_position(size), "the segment footer has a wrong checksum")
+        raise DamagedRunError(footer_position(size), "the run footer has a wrong checksum")
     position, length, crc, magic = _FOOTER.unpack_from(data)
     if magic != _END_MAGIC or position + length + FOOTER_BYTES != size:
-        raise DamagedSegmentError(footer_position(size), "the segment footer does not fit the segment")
+        raise DamagedRunError(footer_position(size), "the run footer does not fit the run")
     return position, length, crc
 
 
-def decode_index(data: bytes, position: int, crc: int) -> SegmentIndex:
-    """The index that begins at `position` of the segment."""
+def decode_index(data: bytes, position: int, crc: int) -> RunIndex:
+    """The index that begins at `position` of the run."""
     if not data or len(data) % _INDEX_ENTRY.size or crc32c(data) != crc:
-        raise DamagedSegmentError(position, "the segment index has a wrong checksum")
+        raise DamagedRunError(position, "the run index has a wrong checksum")
     offsets, positions = zip(*_INDEX_ENTRY.iter_unpack(data), strict=True)
-    return SegmentIndex(offsets, positions, position)
+    return RunIndex(offsets, positions, position)

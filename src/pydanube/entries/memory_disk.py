@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pydanube.segments.disk import Buffer
+from pydanube.entries.disk import Buffer
 
 SECTOR_BYTES = 512
 

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from pydanube.segments.disk import LocalDisk, write_all
-from pydanube.segments.memory_disk import MemoryDisk
+from pydanube.entries.disk import LocalDisk, write_all
+from pydanube.entries.memory_disk import MemoryDisk
 
 
 @pytest.fixture(params=[LocalDisk, MemoryDisk])

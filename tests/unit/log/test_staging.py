@@ -1,14 +1,14 @@
-"""Rotation, sealing into segments, cold reads, retention, deletion."""
+"""Rotation, staging into segments, cold reads, retention, deletion."""
 
 import asyncio
 
 import pytest
 
+from pydanube.entries.memory_disk import MemoryDisk
 from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import Retention
 from pydanube.log import JournalSettings, OffsetGone
-from pydanube.segments.memory_disk import MemoryDisk
 
 TOPIC = TopicName("default", "orders")
 OTHER = TopicName("default", "payments")
@@ -20,38 +20,38 @@ def without_cache(rig):
     return rig
 
 
-def segment_files(rig, topic=TOPIC):
+def run_files(rig, topic=TOPIC):
     return [path.name for path in sorted(rig.disk.files()) if path.parent.name == topic.topic]
 
 
 async def descriptors(rig, topic=TOPIC):
-    return [entry.key for entry in await rig.metadata.list(f"/storage/topics/default/{topic.topic}/segments")]
+    return [entry.key for entry in await rig.metadata.list(f"/storage/topics/default/{topic.topic}/runs")]
 
 
-async def test_sealed_messages_are_read_from_segments_and_continue_in_memory(without_cache, append, read):
+async def test_staged_messages_are_read_from_segments_and_continue_in_memory(without_cache, append, read):
     journal, log = await without_cache.open_topic()
     await append(log, [b"a", b"b"])
-    await journal.seal_now()
+    await journal.stage_now()
     await append(log, [b"c"])
     assert log.read(0, messages_max=10, bytes_max=100) is None
     assert await read(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-async def test_recently_sealed_messages_stay_in_memory(rig, append):
+async def test_recently_staged_messages_stay_in_memory(rig, append):
     journal, log = await rig.open_topic()
     await append(log, [b"a"])
-    await journal.seal_now()
+    await journal.stage_now()
     assert [row[:2] for row in log.read(0, messages_max=10, bytes_max=100)] == [(0, b"a")]
-    assert journal.unsealed_bytes == 0
+    assert journal.unstaged_bytes == 0
 
 
-async def test_full_files_are_sealed_and_recycled(without_cache, append, read):
+async def test_full_files_are_staged_and_recycled(without_cache, append, read):
     rig = without_cache
     journal, log = await rig.open_topic()
     bodies = [b"%d" % number * 500 for number in range(1000)]
     for start in range(0, 1000, 50):
         await append(log, bodies[start : start + 50])
-    await journal.seal_now()
+    await journal.stage_now()
     assert await read(log) == list(enumerate(bodies))
     numbered = [path for path in rig.disk.files() if path.parent.name == "journal" and path.stem.isdigit()]
     spares = [path for path in rig.disk.files() if path.name.startswith("spare")]
@@ -64,26 +64,26 @@ async def test_full_files_are_sealed_and_recycled(without_cache, append, read):
 async def test_a_segment_is_named_by_its_range_under_twenty_digits(rig, append):
     journal, log = await rig.open_topic()
     await append(log, [b"a", b"b"])
-    await journal.seal_now()
+    await journal.stage_now()
     await append(log, [b"c"])
-    await journal.seal_now()
+    await journal.stage_now()
     assert await descriptors(rig) == [
-        "/storage/topics/default/orders/segments/00000000000000000000",
-        "/storage/topics/default/orders/segments/00000000000000000002",
+        "/storage/topics/default/orders/runs/00000000000000000000",
+        "/storage/topics/default/orders/runs/00000000000000000002",
     ]
-    assert [(s.start_offset, s.end_offset, s.entry_count) for s in log.history.segments] == [
+    assert [(s.start_offset, s.end_offset, s.entry_count) for s in log.history.runs] == [
         (0, 1, 2),
         (2, 2, 1),
     ]
-    assert all(s.min_append_ms == s.max_append_ms == 7 for s in log.history.segments)
+    assert all(s.min_append_ms == s.max_append_ms == 7 for s in log.history.runs)
 
 
-async def test_next_offset_and_cursors_survive_when_all_messages_are_sealed(rig, append):
+async def test_next_offset_and_cursors_survive_when_all_messages_are_staged(rig, append):
     journal, log = await rig.open_topic()
     await append(log, [b"a", b"b"])
     log.save_cursor("billing", 2)
-    await journal.seal_now()
-    await journal.seal_now()
+    await journal.stage_now()
+    await journal.stage_now()
     _, log = await rig.restart()
     assert (log.next_offset, log.cursors) == (2, {"billing": 2})
     assert log.append(b"c", append_ms=1, done=lambda error: None) == 2
@@ -97,7 +97,7 @@ async def test_a_file_waits_for_topics_that_are_not_opened_yet(rig, append, read
     rig.kill()
     journal = await rig.open()
     log = await journal.open_topic(1, TOPIC)
-    waiting = asyncio.create_task(journal.seal_now())
+    waiting = asyncio.create_task(journal.stage_now())
     await append(log, [b"c"])
     assert not waiting.done()
     other = await journal.open_topic(2, OTHER)
@@ -117,10 +117,10 @@ async def test_a_failing_store_keeps_the_file_and_is_tried_again(rig, append, re
 
     rig.disk.before = full
     with pytest.raises(Unavailable, match="No space left"):
-        await journal.seal_now()
+        await journal.stage_now()
     assert await descriptors(rig) == []
     rig.disk.before = lambda call, path: None
-    await journal.seal_now()
+    await journal.stage_now()
     assert await descriptors(rig) != []
     _, log = await rig.restart()
     assert await read(log) == [(0, b"a")]
@@ -130,9 +130,9 @@ async def test_a_damaged_segment_is_named_and_never_served(without_cache, append
     rig = without_cache
     journal, log = await rig.open_topic()
     await append(log, [b"payload"])
-    await journal.seal_now()
+    await journal.stage_now()
     files = rig.disk.files()
-    [path] = [path for path in files if path.suffix == ".segment"]
+    [path] = [path for path in files if path.suffix == ".run"]
     for position in range(len(files[path])):
         damaged = bytearray(files[path])
         damaged[position] ^= 1
@@ -150,9 +150,9 @@ async def test_a_missing_or_short_segment_is_named(without_cache, append, kept):
     rig = without_cache
     journal, log = await rig.open_topic()
     await append(log, [b"payload"])
-    await journal.seal_now()
+    await journal.stage_now()
     files = rig.disk.files()
-    [path] = [path for path in files if path.suffix == ".segment"]
+    [path] = [path for path in files if path.suffix == ".run"]
     files[path] = files[path][:kept]
     if not kept:
         del files[path]
@@ -166,20 +166,20 @@ async def test_a_missing_or_short_segment_is_named(without_cache, append, kept):
 async def test_a_lost_descriptor_is_a_gap_that_keeps_the_topic_closed(rig, append):
     journal, log = await rig.open_topic()
     await append(log, [b"a"])
-    await journal.seal_now()
+    await journal.stage_now()
     rig.kill()
     [key] = await descriptors(rig)
     await rig.metadata.delete(key)
     journal = await rig.open()
     with pytest.raises(Corrupt, match="offsets 0 to 0 of topic /default/orders"):
         await journal.open_topic(1, TOPIC)
-    assert segment_files(rig) != []
+    assert run_files(rig) != []
 
 
 async def test_segments_of_a_topic_the_journal_does_not_know_are_refused(rig, append):
     journal, log = await rig.open_topic()
     await append(log, [b"a"])
-    await journal.seal_now()
+    await journal.stage_now()
     await journal.close()
     rig.kill()
     rig.disk = MemoryDisk(
@@ -191,33 +191,33 @@ async def test_segments_of_a_topic_the_journal_does_not_know_are_refused(rig, ap
         await journal.open_topic(1, TOPIC)
 
 
-async def test_what_an_interrupted_seal_left_is_swept(rig, append, read):
+async def test_what_an_interrupted_stage_left_is_swept(rig, append, read):
     journal, log = await rig.open_topic()
     await append(log, [b"a"])
-    await journal.seal_now()
-    [name] = segment_files(rig)
+    await journal.stage_now()
+    [name] = run_files(rig)
     rig.kill()
     files = rig.disk.files()
     [path] = [path for path in files if path.name == name]
-    rig.disk = MemoryDisk({**files, path.with_name("x.segment.tmp"): b"", path.with_name("y.segment"): b""})
+    rig.disk = MemoryDisk({**files, path.with_name("x.run.tmp"): b"", path.with_name("y.run"): b""})
     _, log = await rig.open_topic()
-    assert segment_files(rig) == [name]
+    assert run_files(rig) == [name]
     assert await read(log) == [(0, b"a")]
 
 
-async def seal_each(journal, log, append, count):
+async def stage_each(journal, log, append, count):
     for number in range(count):
         await append(log, [b"%d" % number])
-        await journal.seal_now()
+        await journal.stage_now()
 
 
 async def test_consumed_segments_go_and_the_start_is_remembered(rig, append, read):
     journal, log = await rig.open_topic()
-    await seal_each(journal, log, append, 3)
+    await stage_each(journal, log, append, 3)
     policy = Retention(until_consumed=True)
     assert await log.retain(policy, unconsumed_from=2, now_ms=0) == 2
     assert log.start_offset == 2
-    assert len(segment_files(rig)) == len(await descriptors(rig)) == 1
+    assert len(run_files(rig)) == len(await descriptors(rig)) == 1
     with pytest.raises(OffsetGone):
         await log.read_cold(1, messages_max=1, bytes_max=1)
     _, log = await rig.restart()
@@ -227,7 +227,7 @@ async def test_consumed_segments_go_and_the_start_is_remembered(rig, append, rea
 
 async def test_retention_cut_short_after_the_start_was_raised_is_finished_at_the_next_start(rig, append):
     journal, log = await rig.open_topic()
-    await seal_each(journal, log, append, 2)
+    await stage_each(journal, log, append, 2)
 
     def broken(call, path):
         if call == "unlink":
@@ -238,19 +238,19 @@ async def test_retention_cut_short_after_the_start_was_raised_is_finished_at_the
         await log.retain(Retention(until_consumed=True), unconsumed_from=2, now_ms=0)
     _, log = await rig.restart()
     assert (log.start_offset, log.next_offset) == (2, 2)
-    assert segment_files(rig) == []
+    assert run_files(rig) == []
     assert await descriptors(rig) == []
 
 
 async def test_a_deleted_topic_leaves_nothing_behind(rig, append):
     journal, log = await rig.open_topic()
-    await seal_each(journal, log, append, 2)
+    await stage_each(journal, log, append, 2)
     await append(log, [b"tail"])
     log.save_cursor("billing", 1)
     await log.delete()
-    assert segment_files(rig) == []
+    assert run_files(rig) == []
     assert await descriptors(rig) == []
-    assert journal.unsealed_bytes == 0
+    assert journal.unstaged_bytes == 0
     with pytest.raises(Rejected, match="was deleted"):
         log.append(b"x", append_ms=1, done=lambda error: None)
     rig.kill()
@@ -260,11 +260,11 @@ async def test_a_deleted_topic_leaves_nothing_behind(rig, append):
 
 async def test_a_new_topic_of_the_same_name_begins_at_zero_without_the_old_messages(rig, append, read):
     journal, log = await rig.open_topic()
-    await seal_each(journal, log, append, 2)
+    await stage_each(journal, log, append, 2)
     await log.delete()
     new = await journal.open_topic(2, TOPIC)
     await append(new, [b"new"])
-    await journal.seal_now()
+    await journal.stage_now()
     rig.kill()
     _, new = await rig.open_topic(2)
     assert await read(new) == [(0, b"new")]
@@ -273,7 +273,7 @@ async def test_a_new_topic_of_the_same_name_begins_at_zero_without_the_old_messa
 @pytest.mark.parametrize("topic_id", [1, 2])
 async def test_a_deletion_cut_short_is_finished_at_the_next_start(rig, append, topic_id):
     journal, log = await rig.open_topic()
-    await seal_each(journal, log, append, 2)
+    await stage_each(journal, log, append, 2)
 
     def broken(call, path):
         if call == "unlink":
@@ -285,23 +285,23 @@ async def test_a_deletion_cut_short_is_finished_at_the_next_start(rig, append, t
     rig.kill()
     _, log = await rig.open_topic(topic_id)
     assert (log.start_offset, log.next_offset) == (0, 0)
-    assert segment_files(rig) == []
+    assert run_files(rig) == []
     assert await descriptors(rig) == []
     assert await rig.metadata.list("/storage/deletions") == []
 
 
 async def test_who_appends_faster_than_segments_are_written_waits_instead_of_being_refused(rig, append):
-    """Nothing is handed to the writer while sealing lags; once it has caught up, everything is."""
+    """Nothing is handed to the writer while staging lags; once it has caught up, everything is."""
     rig.settings = JournalSettings(
-        file_bytes=256 * 1024, unsealed_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=3_600_000
+        file_bytes=256 * 1024, unstaged_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=3_600_000
     )
     journal, log = await rig.open_topic()
-    sealing = asyncio.Event()
+    staging = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def before(call, path):
         if call == "create" and path.suffix == ".tmp" and path.parent.name == "orders":
-            asyncio.run_coroutine_threadsafe(sealing.wait(), loop).result()
+            asyncio.run_coroutine_threadsafe(staging.wait(), loop).result()
 
     rig.disk.before = before
     await append(log, [bytes(40_000)])
@@ -312,13 +312,13 @@ async def test_who_appends_faster_than_segments_are_written_waits_instead_of_bei
         await asyncio.sleep(0)
     assert not log._queue._outstanding
     assert not late.done()
-    sealing.set()
+    staging.set()
     assert await late == [None]
 
 
 async def test_waiting_for_segments_has_an_end(rig, append):
     rig.settings = JournalSettings(
-        file_bytes=256 * 1024, unsealed_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=1
+        file_bytes=256 * 1024, unstaged_bytes_max=100_000, cache_bytes_max=0, slowed_ms_max=1
     )
     journal, log = await rig.open_topic()
 
@@ -343,7 +343,7 @@ async def test_a_segment_is_synced_in_pieces_and_at_its_end(without_cache, appen
     for body in bodies:
         await append(log, [body])
     await journal.rotate()
-    await journal.seal_now()
+    await journal.stage_now()
     left = rig.disk.after_power_loss(lambda: False)
     rig.kill()
     rig.disk = MemoryDisk(left)

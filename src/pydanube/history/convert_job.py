@@ -1,0 +1,31 @@
+"""What the converter is asked and what it answers: plain data, for it works in a process of its own."""
+
+import msgspec
+
+from pydanube.entries.run_file import RunDescriptor
+from pydanube.history.segment import SegmentDescriptor
+
+
+class RunSource(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    descriptor: RunDescriptor
+
+
+class ConvertJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Make one segment of contiguous runs of one topic."""
+
+    topic: str
+    runs: tuple[RunSource, ...]
+    """Oldest first, without a gap."""
+    spool: str
+    """Directory for the finished file, on the disk the runs are on; it exists."""
+    created_ms: int
+    row_group_bytes: int = 8 << 20
+    """Payload bytes of a row group, about: what a reader far behind has in memory."""
+
+
+class Converted(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished file in the spool directory, whole and synced, under the name its descriptor has."""
+
+    path: str
+    descriptor: SegmentDescriptor
