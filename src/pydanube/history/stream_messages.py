@@ -1,0 +1,152 @@
+"""Segment columns as `StreamMessage` bytes, whole columns at a time.
+
+Protobuf takes fields in any order, so a message is the concatenation of one column of encoded bytes per field. What is
+the same in all rows is encoded once and repeated by the join.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydanube.protocol.messages import encode_varint
+
+Part = Any
+"""An Arrow binary scalar, the same for all rows, or a binary array with nulls for rows that lack the field."""
+
+_EMPTY: Final = pa.scalar(b"", pa.binary())
+
+# Tags of a StreamMessage's fields: number and wire type.
+_REQUEST_ID: Final = 0x08
+_MSG_ID: Final = 0x12
+_PAYLOAD: Final = 0x1A
+_PUBLISH_TIME: Final = 0x20
+_PRODUCER_NAME: Final = 0x2A
+_SUBSCRIPTION_NAME: Final = 0x32
+_ATTRIBUTE: Final = 0x3A
+_SCHEMA_ID: Final = 0x40
+_SCHEMA_VERSION: Final = 0x48
+_ROUTING_KEY: Final = 0x52
+# Of a MsgID's.
+_PRODUCER_ID: Final = 0x08
+_TOPIC_NAME: Final = 0x12
+_BROKER_ADDR: Final = 0x1A
+# Of a map entry's.
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
+
+
+def stream_messages(batch: pa.RecordBatch, topic: str) -> pa.BinaryArray:
+    """The messages of these rows of SEGMENT_SCHEMA as published, without `topic_offset`."""
+    column = batch.column
+    topic_bytes = topic.encode()
+    msg_id = _joined(
+        [
+            _numbers(_PRODUCER_ID, column("producer_id")),
+            _constant(bytes((_TOPIC_NAME,)) + encode_varint(len(topic_bytes)) + topic_bytes),
+            _texts(_BROKER_ADDR, column("broker_addr")),
+        ]
+    )
+    return _joined(
+        [
+            _numbers(_REQUEST_ID, column("request_id")),
+            _sized(_MSG_ID, msg_id),
+            _numbers(_PUBLISH_TIME, column("publish_time")),
+            _texts(_PRODUCER_NAME, column("producer_name")),
+            _texts(_SUBSCRIPTION_NAME, column("subscription_name")),
+            _attributes(column("attributes")),
+            _numbers(_SCHEMA_ID, column("schema_id")),
+            _numbers(_SCHEMA_VERSION, column("schema_version")),
+            _texts(_ROUTING_KEY, column("routing_key")),
+            _sized(_PAYLOAD, column("payload")),
+        ]
+    )
+
+
+def _numbers(tag: int, column: pa.Array) -> Part:
+    """A varint field; nothing where the column is null."""
+    if column.null_count == len(column):
+        return _EMPTY
+    values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy().view(np.uint64)
+    encoded = _varints(tag, values)
+    return encoded if column.null_count == 0 else pc.if_else(column.is_valid(), encoded, _EMPTY)
+
+
+def _texts(tag: int, column: pa.Array) -> Part:
+    """A text field; nothing where the column is null."""
+    if column.null_count == len(column):
+        return _EMPTY
+    if not isinstance(column, pa.DictionaryArray):
+        return _sized(tag, column.cast(pa.binary()))
+    indices = column.indices
+    first, last = pc.min_max(indices).values()
+    if column.null_count == 0 and first == last:
+        value = column.dictionary[first.as_py()].as_py().encode()
+        return _constant(bytes((tag,)) + encode_varint(len(value)) + value)
+    return _sized(tag, column.dictionary.cast(pa.binary())).take(indices)
+
+
+def _attributes(column: pa.MapArray) -> Part:
+    """All entries of each row's map, one field each."""
+    offsets = column.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first == last:
+        return _EMPTY
+    entry = _joined(
+        [
+            _sized(_KEY, column.keys.slice(first, last - first).cast(pa.binary())),
+            _sized(_VALUE, column.items.slice(first, last - first).cast(pa.binary())),
+        ]
+    )
+    fields = _sized(_ATTRIBUTE, entry)
+    # Entries of a row lie side by side, so a row's bytes are what its first to its last entry take.
+    _, ends, data = fields.buffers()
+    bounds = np.frombuffer(ends, np.int32, len(fields) + 1)[offsets - first]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(bounds), data])
+
+
+def _sized(tag: int, values: Part) -> Part:
+    """A field of bytes: tag, length, the bytes."""
+    if not isinstance(values, pa.Array):
+        data = values.as_py()
+        return _constant(bytes((tag,)) + encode_varint(len(data)) + data)
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.uint64)
+    return pc.binary_join_element_wise(_varints(tag, lengths), values, _EMPTY)
+
+
+def _varints(tag: int, values: npt.NDArray[np.uint64]) -> Part:
+    """The tag and the number of each row; at least one row."""
+    largest = int(values.max())
+    if int(values.min()) == largest:
+        return _constant(bytes((tag,)) + encode_varint(largest))
+    width = max((largest.bit_length() + 6) // 7, 1)
+    shifts = np.arange(0, 7 * width, 7, dtype=np.uint64)
+    rest = values[:, None] >> shifts
+    # A digit is there if it is the first one or anything is left at it, and says so if more follow.
+    present = rest != 0
+    present[:, 0] = True
+    digits = np.empty((len(values), width + 1), np.uint8)
+    digits[:, 0] = tag
+    digits[:, 1:] = rest & np.uint64(0x7F)
+    digits[:, 1:-1] |= present[:, 1:].astype(np.uint8) << 7
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(present.sum(axis=1) + 1, out=ends[1:])
+    used = np.ones((len(values), width + 1), np.bool_)
+    used[:, 1:] = present
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digits[used])]
+    )
+
+
+def _joined(parts: list[Part]) -> Part:
+    """One after the other, row by row."""
+    if not any(isinstance(part, pa.Array) for part in parts):
+        return _constant(b"".join([part.as_py() for part in parts]))
+    parts = [part for part in parts if part is not _EMPTY]
+    return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
+
+
+def _constant(data: bytes) -> pa.Scalar:
+    return pa.scalar(data, pa.binary())
