@@ -172,7 +172,8 @@ def _entries_between(file: int, edges: IntArray, topic_id: int, offset: int) -> 
     # Index and footer follow the entries, so there always is something to spare.
     data = ScannedBytes(_read(file, base, int(edges[-1]) - base + SPARE_BYTES))
     heads_at = _chained(data, edges[:-1] - base, edges[1:] - base, base)
-    headers = _at_every_byte(data, _ENTRY_HEADER)[heads_at]
+    # Plain bytes are copied far faster than what has fields.
+    headers = _at_every_byte(data, np.dtype(f"V{ENTRY_HEADER_BYTES}"))[heads_at].view(_ENTRY_HEADER)
     _check_headers(headers, heads_at + base, topic_id, offset)
     starts = heads_at + ENTRY_HEADER_BYTES
     return Entries(
@@ -191,12 +192,13 @@ def _chained(data: ScannedBytes, at: IntArray, ends: IntArray, base: int) -> Int
     lengths = _at_every_byte(data, np.dtype("<u4"))
     found = []
     while at.size:
-        _refuse(at + ENTRY_HEADER_BYTES > ends, at + base, "an entry header is cut short")
         found.append(at)
         behind = at + lengths[at + _LENGTH_AT] + ENTRY_HEADER_BYTES
-        _refuse(behind > ends, at + base, "an entry reaches beyond the next one in the index")
-        going = behind < ends
-        at, ends = behind[going], ends[going]
+        left = ends - behind
+        if left.min() < 0:
+            raise DamagedRunError(int(at[left.argmin()]) + base, "an entry reaches beyond one in the index")
+        going = left > 0
+        at, ends = (behind, ends) if going.all() else (behind[going], ends[going])
     return np.sort(np.concatenate(found))
 
 

@@ -19,8 +19,12 @@ KEY_EPOCH: Final = "danube.epoch"
 KEY_START_OFFSET: Final = "danube.start_offset"
 KEY_END_OFFSET: Final = "danube.end_offset"
 KEY_FORMAT: Final = "danube.format_version"
+KEY_CREATED: Final = "danube.created_ms"
+KEY_PAYLOAD_BYTES: Final = "danube.payload_bytes"
 KEY_CHECKSUM: Final = "danube.checksum"
 """CRC-32C, in hexadecimal, of all bytes before the Parquet footer."""
+
+UNFINISHED_SUFFIX: Final = ".unfinished"
 
 _NAME: Final = re.compile(r"data-(\d{20})-(\d{20})-([0-9a-f]{16})-(\d+)\.parquet")
 
@@ -56,6 +60,11 @@ class SegmentDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 def segment_id(topic_id: int, start_offset: int, end_offset: int, created_at: int) -> str:
     """A name that sorts by offset; no two topics and no two attempts share one."""
     return f"data-{start_offset:020}-{end_offset:020}-{topic_id:016x}-{created_at}.parquet"
+
+
+def unfinished_name(topic_id: int, start_offset: int, created_ms: int) -> str:
+    """What a segment is called while it is written: who made it knows its end only afterwards."""
+    return f"data-{start_offset:020}-{topic_id:016x}-{created_ms}{UNFINISHED_SUFFIX}"
 
 
 def topic_id_of(name: str) -> int | None:
