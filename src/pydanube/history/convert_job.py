@@ -29,3 +29,19 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     descriptor: SegmentDescriptor
+
+
+class ConvertFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no segment: an error of kernel.errors on its way between processes."""
+
+    kind: str
+    """Name of the error's class."""
+    code: int
+    text: str
+
+
+class ConvertAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One of both."""
+
+    converted: Converted | None = None
+    failure: ConvertFailure | None = None

@@ -1,0 +1,68 @@
+"""The converter's process: a job per line of standard input, an answer per line of standard output.
+
+    python -m pydanube.history.convert_worker
+
+It gives way to the broker whenever both want a core or the disk, and ends as soon as its input does: then the broker
+has ended, or needs it no longer.
+"""
+
+import os
+import sys
+from queue import Queue
+from threading import Thread
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from pydanube.history.convert_job import ConvertAnswer, ConvertFailure, ConvertJob
+from pydanube.history.segment_file import write_segment
+from pydanube.kernel.errors import DanubeError, ErrorCode
+
+NICENESS = 10
+"""The kernel makes the priority of disk accesses follow from it."""
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    answers = _claim_output()
+    lines: Queue[bytes] = Queue(maxsize=1)
+    Thread(target=_read_lines, args=(lines,), daemon=True).start()
+    while True:
+        answers.write(msgspec.json.encode(_answer(lines.get())) + b"\n")
+        answers.flush()
+
+
+def _claim_output() -> BinaryIO:
+    """Standard output for answers alone: whatever else is printed goes where errors go."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def _read_lines(lines: Queue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    # At once, in the middle of a job too: what it leaves behind has no name that counts.
+    os._exit(0)
+
+
+def _answer(line: bytes) -> ConvertAnswer:
+    try:
+        return ConvertAnswer(converted=write_segment(msgspec.json.decode(line, type=ConvertJob)))
+    except DanubeError as error:
+        return _failure(type(error).__name__, error.code, error.text)
+    except Exception as error:
+        # A bug, or memory that was not to be had. The next job may well be done.
+        sys.excepthook(type(error), error, error.__traceback__)
+        return _failure("DanubeError", ErrorCode.INTERNAL, f"the converter failed: {error!r}")
+
+
+def _failure(kind: str, code: ErrorCode, text: str) -> ConvertAnswer:
+    return ConvertAnswer(failure=ConvertFailure(kind=kind, code=code.number, text=text))
+
+
+if __name__ == "__main__":
+    main()

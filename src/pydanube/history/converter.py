@@ -1,0 +1,213 @@
+"""Turns runs into segments in a process of its own, so that the event loop shares neither interpreter nor core."""
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pydanube.history.convert_job import ConvertAnswer, Converted, ConvertFailure, ConvertJob
+from pydanube.history.segment import unfinished_name
+from pydanube.kernel.errors import (
+    Conflict,
+    Corrupt,
+    DanubeError,
+    ErrorCode,
+    OutcomeUnknown,
+    Rejected,
+    Unavailable,
+)
+
+logger = logging.getLogger("pydanube.history")
+
+WORKER: Final = (sys.executable, "-m", "pydanube.history.convert_worker")
+LINE_BYTES_MAX: Final = 1 << 20
+
+_KINDS: Final = {kind.__name__: kind for kind in (Conflict, Corrupt, OutcomeUnknown, Rejected, Unavailable)}
+_CODES: Final = {code.number: code for code in ErrorCode}
+
+
+class Converter:
+    """One process, one job at a time. It is started for a job and ended after a while without one."""
+
+    def __init__(
+        self,
+        *,
+        idle_seconds: float = 30.0,
+        job_seconds_max: float = 900.0,
+        waiting_max: int = 64,
+        command: tuple[str, ...] = WORKER,
+    ) -> None:
+        """`waiting_max` bounds the jobs that wait for the one at work; `command` starts another worker."""
+        self._idle_seconds = idle_seconds
+        self._job_seconds_max = job_seconds_max
+        self._waiting_max = waiting_max
+        self._command = command
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._worker: _Worker | None = None
+        self._idle: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the worker, while there is one."""
+        return None if self._worker is None else self._worker.process_id
+
+    async def convert(self, job: ConvertJob) -> Converted:
+        """Make a segment. Cancelling this ends the worker; what it has written so far is removed.
+
+        Raises:
+            Corrupt: a run is damaged.
+            Unavailable: disk trouble, too many jobs wait, the worker died or took too long, or this was closed.
+        """
+        if self._waiting >= self._waiting_max:
+            raise Unavailable(
+                f"{self._waiting} segments wait to be made: {job.topic} has to wait until there are fewer",
+                ErrorCode.OVERLOADED,
+            )
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._convert(job)
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End the worker; a job under way fails with Unavailable."""
+        self._is_closed = True
+        await self._stop_waiting_for_idleness()
+        if self._worker is not None:
+            await self._worker.kill()
+            self._worker = None
+
+    async def _convert(self, job: ConvertJob) -> Converted:
+        if self._is_closed:
+            raise _stopping()
+        await self._stop_waiting_for_idleness()
+        worker = self._worker
+        if worker is None or worker.has_ended:
+            worker = self._worker = await _Worker.start(self._command)
+        try:
+            async with asyncio.timeout(self._job_seconds_max):
+                answer = await worker.ask(job)
+        except BaseException as error:
+            # Cancelled, died or too slow: nobody will ever read its answer.
+            self._worker = None
+            await worker.kill()
+            _remove_unfinished(job)
+            if self._is_closed and isinstance(error, Unavailable):
+                raise _stopping() from error
+            if isinstance(error, TimeoutError):
+                raise Unavailable(
+                    f"the converter took more than {self._job_seconds_max:g} s for a segment of {job.topic}: see "
+                    "whether the disk answers, it is tried again",
+                    ErrorCode.STORAGE_FAILED,
+                ) from error
+            raise
+        self._idle = asyncio.create_task(self._end_when_idle(worker))
+        if answer.failure is not None:
+            raise _error(answer.failure)
+        assert answer.converted is not None
+        return answer.converted
+
+    async def _stop_waiting_for_idleness(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._idle
+            self._idle = None
+
+    async def _end_when_idle(self, worker: "_Worker") -> None:
+        await asyncio.sleep(self._idle_seconds)
+        # A job that comes while it ends waits for it, rather than meeting half a worker.
+        async with self._turn:
+            await worker.end()
+            self._worker = None
+
+
+class _Worker:
+    """A running process and the task that passes its complaints on."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._complaints = asyncio.create_task(self._log_complaints())
+
+    @classmethod
+    async def start(cls, command: tuple[str, ...]) -> "_Worker":
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES_MAX
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"the converter cannot be started: {error.strerror or error}: it is tried again",
+                ErrorCode.STORAGE_FAILED,
+            ) from error
+        logger.info("converter started pid=%d", process.pid)
+        return cls(process)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
+    async def ask(self, job: ConvertJob) -> ConvertAnswer:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = b""
+        # If the worker is gone, what its output has to say of it is enough.
+        with suppress(ConnectionError):
+            self._process.stdin.write(msgspec.json.encode(job) + b"\n")
+            await self._process.stdin.drain()
+            line = await self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            code = await self._process.wait()
+            raise Unavailable(
+                f"the converter ended with exit code {code} while making a segment of {job.topic}: it is started again",
+                ErrorCode.STORAGE_FAILED,
+            )
+        return msgspec.json.decode(line, type=ConvertAnswer)
+
+    async def end(self) -> None:
+        """Let it end by itself."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._reap()
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._reap()
+
+    async def _reap(self) -> None:
+        code = await self._process.wait()
+        await self._complaints
+        logger.info("converter ended pid=%d exit_code=%d", self._process.pid, code)
+
+    async def _log_complaints(self) -> None:
+        assert self._process.stderr is not None
+        while line := await self._process.stderr.readline():
+            logger.warning("converter says: %s", line.decode(errors="replace").rstrip())
+
+
+def _remove_unfinished(job: ConvertJob) -> None:
+    first = job.runs[0].descriptor
+    name = unfinished_name(first.topic_id, first.start_offset, job.created_ms)
+    with suppress(OSError):
+        (Path(job.spool) / name).unlink()
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the broker is stopping: the segment is made after the next start")
+
+
+def _error(failure: ConvertFailure) -> DanubeError:
+    return _KINDS.get(failure.kind, DanubeError)(failure.text, _CODES.get(failure.code))
