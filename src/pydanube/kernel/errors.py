@@ -73,6 +73,9 @@ class ErrorCode(Enum):
     REQUEST_TOO_LARGE = (105, Status.OUT_OF_RANGE, "the request exceeds the wire limit of one message")
     PROTOCOL_VIOLATION = (106, Status.INVALID_ARGUMENT, "the peer does not keep to the native protocol")
     BATCH_INVALID = (107, Status.INVALID_ARGUMENT, "the batch cannot be read as its head describes it")
+    # Tools show the text of a failed registration whatever the status; INTERNAL is what they know.
+    SCHEMA_INVALID = (108, Status.INTERNAL, "the schema is of no known type or cannot be understood")
+    PAYLOAD_INVALID = (109, Status.PERMISSION_DENIED, "the payload does not fit the schema of the topic")
 
     # 2xx: what the request names
     TOPIC_UNKNOWN = (200, Status.NOT_FOUND, "no such topic")
@@ -82,6 +85,7 @@ class ErrorCode(Enum):
     SUBSCRIPTION_UNKNOWN = (204, Status.INTERNAL, "the topic has no such subscription")
     SUBJECT_UNKNOWN = (205, Status.FAILED_PRECONDITION, "no such schema subject")
     CHANNEL_UNKNOWN = (207, Status.NOT_FOUND, "the connection has no such channel")
+    SCHEMA_UNKNOWN = (208, Status.NOT_FOUND, "the registry has no such subject, schema id or version")
     LEASE_UNKNOWN = (206, Status.NOT_FOUND, "the metadata lease has expired or was revoked")
 
     # 3xx: the state the request met
@@ -105,6 +109,7 @@ class ErrorCode(Enum):
 
     OFFSET_GONE = (309, Status.OUT_OF_RANGE, "retention has deleted the offset")
     PRODUCER_FENCED = (310, Status.ABORTED, "a newer session of the same producer name exists")
+    SCHEMA_INCOMPATIBLE = (311, Status.INTERNAL, "the schema would break readers the subject protects")
 
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")
