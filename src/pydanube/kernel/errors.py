@@ -144,6 +144,28 @@ class ErrorCode(Enum):
     SEGMENT_CORRUPT = (601, Status.DATA_LOSS, "a segment holds bytes that were not written so")
     METADATA_CORRUPT = (602, Status.DATA_LOSS, "the metadata store holds bytes that were not written so")
 
+    # 7xx: who asks, and what they may
+    CREDENTIALS_MISSING = (
+        700,
+        Status.UNAUTHENTICATED,
+        "the call carries no token and no accepted certificate",
+    )
+    TOKEN_INVALID = (701, Status.UNAUTHENTICATED, "the token cannot be accepted")
+    TOKEN_EXPIRED = (702, Status.UNAUTHENTICATED, "the token's time is over: get a new one")
+    CERTIFICATE_INVALID = (703, Status.UNAUTHENTICATED, "the client certificate names nobody")
+    TOKENS_NOT_CONFIGURED = (
+        704,
+        Status.FAILED_PRECONDITION,
+        "a token was sent, but no key to check it with is set",
+    )
+    PERMISSION_DENIED = (705, Status.PERMISSION_DENIED, "no role of the caller grants this")
+    ROLE_UNKNOWN = (706, Status.NOT_FOUND, "no such role")
+    BINDING_UNKNOWN = (707, Status.NOT_FOUND, "no such binding")
+    ROLE_PROTECTED = (708, Status.FAILED_PRECONDITION, "a system role cannot be deleted")
+    RATE_EXCEEDED = (709, Status.RESOURCE_EXHAUSTED, "the caller sends more than it may: slow down")
+    CONNECTIONS_EXHAUSTED = (710, Status.RESOURCE_EXHAUSTED, "the caller has as many connections as it may")
+    POLICIES_EXHAUSTED = (711, Status.RESOURCE_EXHAUSTED, "as many roles or bindings exist as may")
+
 
 class DanubeError(Exception):
     """The root. `code` says which error; the text says what was wrong, where, and what to do."""
