@@ -13,9 +13,14 @@ _COMMANDS: Final = {
     "produce": "Publish messages to a topic.",
     "consume": "Receive, print and acknowledge messages.",
     "bench": "Measure a broker: publish, consume, end-to-end latency.",
+    "topics": "Look at topics and their storage.",
+    "segments": "List, verify and export the sealed history of a topic.",
+    "import": "Make a topic of history from elsewhere.",
     "config": "Check or show the configuration of a broker.",
 }
 """Name and help of each command; it lives in the module of its name."""
+_MODULES: Final = {"import": "import_history"}
+"""Modules of commands whose name is a word of Python."""
 
 
 class Commands(click.Group):
@@ -27,7 +32,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"pydanube.cli.{cmd_name}"), cmd_name)
+        name = _MODULES.get(cmd_name, cmd_name)
+        command: click.Command = getattr(import_module(f"pydanube.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

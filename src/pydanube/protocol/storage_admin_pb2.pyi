@@ -79,7 +79,7 @@ class DescribeStorageRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DescribeStorageResponse(_message.Message):
-    __slots__ = ("topic", "mode", "start_offset", "next_offset", "sealed_end", "segment_count", "segment_bytes", "run_count", "run_bytes", "waiting_bytes", "lag_seconds", "uploads", "failures", "last_error", "fsync")
+    __slots__ = ("topic", "mode", "start_offset", "next_offset", "sealed_end", "segment_count", "segment_bytes", "run_count", "run_bytes", "waiting_bytes", "lag_seconds", "failures", "last_error", "fsync")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -91,7 +91,6 @@ class DescribeStorageResponse(_message.Message):
     RUN_BYTES_FIELD_NUMBER: _ClassVar[int]
     WAITING_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAG_SECONDS_FIELD_NUMBER: _ClassVar[int]
-    UPLOADS_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     FSYNC_FIELD_NUMBER: _ClassVar[int]
@@ -106,11 +105,10 @@ class DescribeStorageResponse(_message.Message):
     run_bytes: int
     waiting_bytes: int
     lag_seconds: float
-    uploads: int
     failures: int
     last_error: str
     fsync: str
-    def __init__(self, topic: _Optional[str] = ..., mode: _Optional[str] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., sealed_end: _Optional[int] = ..., segment_count: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., run_count: _Optional[int] = ..., run_bytes: _Optional[int] = ..., waiting_bytes: _Optional[int] = ..., lag_seconds: _Optional[float] = ..., uploads: _Optional[int] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ..., fsync: _Optional[str] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., mode: _Optional[str] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., sealed_end: _Optional[int] = ..., segment_count: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., run_count: _Optional[int] = ..., run_bytes: _Optional[int] = ..., waiting_bytes: _Optional[int] = ..., lag_seconds: _Optional[float] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ..., fsync: _Optional[str] = ...) -> None: ...
 
 class ReadSegmentRequest(_message.Message):
     __slots__ = ("topic", "segment_id", "position", "size")
@@ -139,32 +137,32 @@ class BeginImportRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class BeginImportResponse(_message.Message):
-    __slots__ = ("import_id",)
-    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
-    import_id: str
-    def __init__(self, import_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
 
 class ImportPartRequest(_message.Message):
-    __slots__ = ("import_id", "file_number", "position", "data")
-    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("topic_id", "file_number", "position", "data")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     FILE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
-    import_id: str
+    topic_id: int
     file_number: int
     position: int
     data: bytes
-    def __init__(self, import_id: _Optional[str] = ..., file_number: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[int] = ..., file_number: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ImportPartResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class FinishImportRequest(_message.Message):
-    __slots__ = ("import_id",)
-    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
-    import_id: str
-    def __init__(self, import_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
 
 class FinishImportResponse(_message.Message):
     __slots__ = ("start_offset", "next_offset", "segments")
@@ -177,10 +175,10 @@ class FinishImportResponse(_message.Message):
     def __init__(self, start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
 
 class AbandonImportRequest(_message.Message):
-    __slots__ = ("import_id",)
-    IMPORT_ID_FIELD_NUMBER: _ClassVar[int]
-    import_id: str
-    def __init__(self, import_id: _Optional[str] = ...) -> None: ...
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
 
 class AbandonImportResponse(_message.Message):
     __slots__ = ()

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from pydanube.broker.broker import Broker
+from pydanube.broker.storage_control import StorageControl
 from pydanube.wire.consumer_service import ConsumerService
 from pydanube.wire.discovery_service import Advertised, DiscoveryService
 from pydanube.wire.grpc_connection import Handler, asynchronous
 from pydanube.wire.health_service import HealthService
 from pydanube.wire.producer_service import ProducerService
-from pydanube.wire.storage_admin_service import Storage, StorageAdminService
-from pydanube.wire.storage_service import Catalogue, StorageService
+from pydanube.wire.storage_admin_service import StorageAdminService
+from pydanube.wire.storage_service import StorageService
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,13 @@ class DataPlane:
     storage: StorageService
 
     @classmethod
-    def of(cls, broker: Broker, advertised: Advertised, catalogue: Catalogue | None = None) -> "DataPlane":
+    def of(cls, broker: Broker, advertised: Advertised, storage: StorageControl) -> "DataPlane":
         return cls(
             ProducerService(broker),
             ConsumerService(broker),
             DiscoveryService(broker, advertised),
             HealthService(broker),
-            StorageService(catalogue),
+            StorageService(storage),
         )
 
     def routes(self) -> dict[str, Handler]:
@@ -54,7 +55,7 @@ class AdminPlane:
     storage: StorageAdminService
 
     @classmethod
-    def of(cls, storage: Storage) -> "AdminPlane":
+    def of(cls, storage: StorageControl) -> "AdminPlane":
         return cls(StorageAdminService(storage))
 
     def routes(self) -> dict[str, Handler]:

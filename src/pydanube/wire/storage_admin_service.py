@@ -1,92 +1,28 @@
 """pydanube.storage.v1.StorageAdmin: sealing, looking at, reading and importing the stored history of topics."""
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from google.protobuf.message import Message
 
+from pydanube.broker.storage_control import StorageControl
 from pydanube.history.segment import SegmentDescriptor
-from pydanube.kernel.errors import DanubeError, Rejected
+from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.protocol import storage_admin_pb2 as pb
 from pydanube.protocol.http2.headers import Headers
 from pydanube.wire.calls import parse
 from pydanube.wire.storage_service import topic_of
 
-PART_BYTES_MAX: Final = 1 << 20
-"""Of a segment in one message, either way: a quarter of what the wire takes."""
 SEGMENTS_LISTED_MAX: Final = 1000
 """In one answer, about half a megabyte; a caller asks again from behind the last one."""
 
 SERVICE: Final = "/pydanube.storage.v1.StorageAdmin/"
 
 
-class SealOutcome(Protocol):
-    @property
-    def segments(self) -> Sequence[SegmentDescriptor]: ...
-    @property
-    def next_offset(self) -> int: ...
-
-
-class StorageFacts(Protocol):
-    """How a topic's history is stored; DescribeStorageResponse says what each number means."""
-
-    @property
-    def mode(self) -> str: ...
-    @property
-    def start_offset(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def sealed_end(self) -> int: ...
-    @property
-    def segment_count(self) -> int: ...
-    @property
-    def segment_bytes(self) -> int: ...
-    @property
-    def run_count(self) -> int: ...
-    @property
-    def run_bytes(self) -> int: ...
-    @property
-    def waiting_bytes(self) -> int: ...
-    @property
-    def lag_seconds(self) -> float: ...
-    @property
-    def uploads(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def last_error(self) -> str: ...
-    @property
-    def fsync(self) -> str: ...
-
-
-class ImportOutcome(Protocol):
-    @property
-    def start_offset(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def segments(self) -> int: ...
-
-
-class Storage(Protocol):
-    """What the broker offers for the administration of its storage."""
-
-    async def seal(self, topic: TopicName) -> SealOutcome: ...
-    def segments(self, topic: TopicName) -> list[SegmentDescriptor]: ...
-    def place(self, topic: TopicName, segment_id: str) -> str: ...
-    def facts(self, topic: TopicName) -> StorageFacts: ...
-    async def read_segment(self, topic: TopicName, segment_id: str, position: int, size: int) -> bytes: ...
-    async def begin_import(self, topic: TopicName) -> str: ...
-    async def import_part(self, import_id: str, file_number: int, position: int, data: bytes) -> None: ...
-    async def finish_import(self, import_id: str) -> ImportOutcome: ...
-    async def abandon_import(self, import_id: str) -> None: ...
-
-
 class StorageAdminService:
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: StorageControl) -> None:
         self._storage = storage
 
     def methods(self) -> dict[str, Callable[[bytes, Headers], Awaitable[bytes]]]:
@@ -137,7 +73,6 @@ class StorageAdminService:
             run_bytes=facts.run_bytes,
             waiting_bytes=facts.waiting_bytes,
             lag_seconds=facts.lag_seconds,
-            uploads=facts.uploads,
             failures=facts.failures,
             last_error=facts.last_error,
             fsync=facts.fsync,
@@ -145,34 +80,28 @@ class StorageAdminService:
 
     async def read_segment(self, body: bytes) -> Message:
         request = parse(pb.ReadSegmentRequest, body)
-        if not 0 < request.size <= PART_BYTES_MAX:
-            raise Rejected(f"size {request.size} is not in 1 … {PART_BYTES_MAX} bytes: read in smaller parts")
         data = await self._storage.read_segment(
             topic_of(request.topic), request.segment_id, request.position, request.size
         )
-        return pb.ReadSegmentResponse(position=request.position, data=data)
+        return pb.ReadSegmentResponse(position=request.position, data=bytes(data))
 
     async def begin_import(self, body: bytes) -> Message:
         topic = topic_of(parse(pb.BeginImportRequest, body).topic)
-        return pb.BeginImportResponse(import_id=await self._storage.begin_import(topic))
+        return pb.BeginImportResponse(topic_id=await self._storage.begin_import(topic))
 
     async def import_part(self, body: bytes) -> Message:
         request = parse(pb.ImportPartRequest, body)
-        if not 0 < len(request.data) <= PART_BYTES_MAX:
-            raise Rejected(f"a part of {len(request.data)} bytes: send 1 … {PART_BYTES_MAX} bytes at a time")
-        await self._storage.import_part(
-            request.import_id, request.file_number, request.position, request.data
-        )
+        await self._storage.import_part(request.topic_id, request.file_number, request.position, request.data)
         return pb.ImportPartResponse()
 
     async def finish_import(self, body: bytes) -> Message:
-        outcome = await self._storage.finish_import(parse(pb.FinishImportRequest, body).import_id)
+        outcome = await self._storage.finish_import(parse(pb.FinishImportRequest, body).topic_id)
         return pb.FinishImportResponse(
             start_offset=outcome.start_offset, next_offset=outcome.next_offset, segments=outcome.segments
         )
 
     async def abandon_import(self, body: bytes) -> Message:
-        await self._storage.abandon_import(parse(pb.AbandonImportRequest, body).import_id)
+        await self._storage.abandon_import(parse(pb.AbandonImportRequest, body).topic_id)
         return pb.AbandonImportResponse()
 
     def _segment(self, topic: TopicName, descriptor: SegmentDescriptor) -> pb.Segment:

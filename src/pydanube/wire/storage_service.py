@@ -1,8 +1,9 @@
 """danube.StorageService: the catalogue of sealed segments that lakehouse tools read from the durable store."""
 
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
+from pydanube.broker.storage_control import StorageControl
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.kernel.names import TopicName
@@ -19,17 +20,9 @@ SEGMENTS_LISTED_MAX: Final = 10_000
 """In one answer, about 2 MB. Callers come again with the last offset they have, so they get the rest then."""
 
 
-class Catalogue(Protocol):
-    def segments(self, topic: TopicName) -> list[SegmentDescriptor]:
-        """The segments of a topic, oldest first; Rejected (TOPIC_UNKNOWN) if there is no such topic."""
-        ...
-
-
 class StorageService:
-    """Without a catalogue nothing is ever sealed into the durable store, and every list is empty."""
-
-    def __init__(self, catalogue: Catalogue | None) -> None:
-        self._catalogue = catalogue
+    def __init__(self, storage: StorageControl) -> None:
+        self._storage = storage
 
     def list_segment_descriptors(
         self, connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers
@@ -56,13 +49,11 @@ class StorageService:
         connection.reply(stream_id, ListSegmentDescriptorsResponse(segments=segments).SerializeToString())
 
     def _segments(self, topic: TopicName) -> list[SegmentDescriptor]:
-        """A topic nobody has made has no segments: lakehouse tools may ask before the first publish."""
-        if self._catalogue is None:
-            return []
+        """A topic nobody has made, or that stores nothing, has no segments: tools may ask before the first publish."""
         try:
-            return self._catalogue.segments(topic)
+            return self._storage.segments(topic)
         except Rejected as error:
-            if error.code is ErrorCode.TOPIC_UNKNOWN:
+            if error.code in (ErrorCode.TOPIC_UNKNOWN, ErrorCode.DISPATCH_MISMATCH):
                 return []
             raise
 

@@ -1,0 +1,80 @@
+"""Where `danube segments` takes segment files from: a broker, one download at a time, or a folder."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from pydanube.cli.admin_connection import AdminConnection
+from pydanube.history.segment import SegmentDescriptor
+from pydanube.kernel.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One segment of a source."""
+
+    name: str
+    place: str
+    """Where an operator finds it."""
+    size: int
+    expected: SegmentDescriptor | None
+    """What the broker remembers of it; None for a file in a folder, which has only itself to speak for it."""
+
+
+class Source(Protocol):
+    pieces: list[Piece]
+    """Oldest first."""
+
+    def file(self, piece: Piece, done: Callable[[int], None]) -> AbstractAsyncContextManager[Path]:
+        """The piece as a local file, for as long as the context lasts; `done` is told the bytes of each step."""
+        ...
+
+
+class TopicSource:
+    """The segments of a topic, from the durable store through its broker."""
+
+    def __init__(self, admin: AdminConnection, topic: str, pieces: list[Piece]) -> None:
+        self.pieces = pieces
+        self._admin = admin
+        self._topic = topic
+
+    @classmethod
+    async def open(cls, admin: AdminConnection, topic: str, from_offset: int = 0) -> "TopicSource":
+        fields = SegmentDescriptor.__struct_fields__
+        pieces = []
+        for each in await admin.segments(topic, from_offset):
+            descriptor = SegmentDescriptor(**{name: getattr(each, name) for name in fields})
+            pieces.append(Piece(each.segment_id, each.place, each.size, descriptor))
+        return cls(admin, topic, pieces)
+
+    @asynccontextmanager
+    async def file(self, piece: Piece, done: Callable[[int], None]) -> AsyncIterator[Path]:
+        with TemporaryDirectory(prefix="danube-segment-") as folder:
+            # Its name comes from elsewhere: it must not lead out of the folder.
+            file = Path(folder) / Path(piece.name).name
+            await self._admin.download(self._topic, piece.name, piece.size, file, done)
+            yield file
+
+
+class FolderSource:
+    """Segment files in a folder. Their names begin with their offsets, so the order of names is theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.pieces = [
+            Piece(file.name, str(file), file.stat().st_size, None)
+            for file in sorted(folder.glob("*.parquet"))
+        ]
+        if not self.pieces:
+            raise Rejected(
+                f"{folder} holds no *.parquet file: a topic's segments lie in its folder storage/topics/NAMESPACE/"
+                "TOPIC/segments below the durable root"
+            )
+
+    @asynccontextmanager
+    async def file(self, piece: Piece, done: Callable[[int], None]) -> AsyncIterator[Path]:
+        yield self._folder / piece.name
+        done(piece.size)
