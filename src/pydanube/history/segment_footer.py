@@ -29,15 +29,19 @@ from pydanube.kernel.names import TopicName
 
 TAIL_BYTES: Final = 64 * 1024
 """Read at once from the end: almost every footer is within."""
-FOOTER_BYTES_MAX: Final = 8 << 20
+FOOTER_BYTES_MAX: Final = 64 << 20
 GROUP_BYTES_MAX: Final = 512 << 20
 """Largest row group, before and after decompression; writers make them of about 8 MiB of payload."""
 GROUP_ROWS_MAX: Final = 1 << 20
 
+_MEMORY_PER_BYTE: Final = 4
+"""A decoded footer takes about so much more memory than its bytes."""
 _MAGIC: Final = b"PAR1"
 _MAGIC_BYTES: Final = 4
 _TRAILER_BYTES: Final = 8
 _NAME_COLUMNS: Final = [field.name for field in SEGMENT_SCHEMA if pa.types.is_dictionary(field.type)]
+_NEVER_DICTIONARIES: Final = ("payload", "routing_key", "attributes.key_value.value")
+"""What a dictionary repeats takes far more memory than a footer can tell, so no writer may use one here."""
 _PLAIN_TYPES: Final = {
     field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     for field in SEGMENT_SCHEMA
@@ -71,6 +75,7 @@ class GroupFacts(NamedTuple):
 class SegmentFooter:
     metadata: pq.FileMetaData
     groups: tuple[GroupFacts, ...]
+    memory_bytes: int
 
     def group_of(self, offset: int) -> GroupFacts:
         """The row group that holds an offset of the segment."""
@@ -108,7 +113,7 @@ def decode_footer(tail: Bytes, topic: TopicName, descriptor: SegmentDescriptor) 
         if isinstance(error, DamagedSegmentError):
             raise
         raise DamagedSegmentError(f"its footer (from byte {start}) cannot be read ({error})") from error
-    return SegmentFooter(metadata, groups)
+    return SegmentFooter(metadata, groups, _MEMORY_PER_BYTE * (size - start))
 
 
 def decode_group(
@@ -197,6 +202,9 @@ def _group(group: pq.RowGroupMetaData, number: int, offset: int, append_column: 
     ends = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
     if min(starts) < 0 or any(column.total_uncompressed_size < 0 for column in columns):
         raise DamagedSegmentError(f"row group {number} states a negative size")
+    for column in columns:
+        if column.has_dictionary_page and column.path_in_schema in _NEVER_DICTIONARIES:
+            raise DamagedSegmentError(f"row group {number} has {column.path_in_schema} as a dictionary")
     times = columns[append_column].statistics
     if times is None or not times.has_min_max:
         raise DamagedSegmentError(f"row group {number} does not state its times of append")

@@ -28,7 +28,8 @@ from pydanube.kernel.names import TopicName
 from pydanube.protocol.native.batch import message_count
 from pydanube.stores.store import DurableStore
 
-FOOTERS_KEPT_MAX = 64
+FOOTERS_BYTES_MAX = 16 << 20
+"""Footers in memory; a usual one takes 100 KB. The one used last stays whatever its size."""
 POSITIONS_KEPT_MAX = 1024
 """Places where a read ended, so that the one that begins there is known as its sequel."""
 
@@ -154,12 +155,16 @@ class SegmentReader:
                 raise self._damaged(source, error) from error
             if self._footers_loading.get(source.key) is task:
                 self._footers[source.key] = footer
-                if len(self._footers) > FOOTERS_KEPT_MAX:
-                    self._footers.popitem(last=False)
+                self._drop_footers()
             return footer
         finally:
             if self._footers_loading.get(source.key) is task:
                 del self._footers_loading[source.key]
+
+    def _drop_footers(self) -> None:
+        total = sum([footer.memory_bytes for footer in self._footers.values()])
+        while total > FOOTERS_BYTES_MAX and len(self._footers) > 1:
+            total -= self._footers.popitem(last=False)[1].memory_bytes
 
     # ── row groups ──────────────────────────────────────────────────────────────────────────────
 
