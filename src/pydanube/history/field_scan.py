@@ -72,13 +72,10 @@ _NOTHING: Final = np.empty(0, np.int64)
 _NO_VALUES: Final = np.empty(0, np.uint64)
 
 
-def scan_fields(
-    data: ScannedBytes, starts: IntArray, ends: IntArray, fields: Mapping[int, int], highest: int
-) -> FieldScan:
+def scan_fields(data: ScannedBytes, starts: IntArray, ends: IntArray, fields: Mapping[int, int]) -> FieldScan:
     """Find the fields of the messages that lie at data[starts:ends].
 
-    `fields` has the wire type of each known field by its number; `highest` is the largest number the message's
-    definition ever gave away, so that a known field with another wire type is told from an unknown one.
+    `fields` has the wire type of each known field by its number; others are passed over.
 
     Raises:
         MalformedFieldError
@@ -92,11 +89,11 @@ def scan_fields(
         tags, at = _varints(data, at, end)
         distinct = _distinct(tags)
         if len(distinct) == 1:
-            at = _read_field(data, distinct[0], messages, at, end, found, highest)
+            at = _read_field(data, distinct[0], messages, at, end, found, fields)
         else:
             for tag in distinct:
                 chosen = np.flatnonzero(tags == tag)
-                at[chosen] = _read_field(data, tag, messages[chosen], at[chosen], end[chosen], found, highest)
+                at[chosen] = _read_field(data, tag, messages[chosen], at[chosen], end[chosen], found, fields)
         going = at < end
         if not going.all():
             messages, at, end = messages[going], at[going], end[going]
@@ -110,12 +107,12 @@ def _read_field(  # noqa: PLR0917
     at: IntArray,
     end: IntArray,
     found: dict[int, list[Found]],
-    highest: int,
+    fields: Mapping[int, int],
 ) -> IntArray:
     """Note the field with that tag, whose content begins at `at`; the positions behind it."""
     known = found.get(tag)
-    if tag < 8 or tag >> 32 or (known is None and tag >> 3 <= highest):
-        raise MalformedFieldError(int(at[0]), f"tag {tag} is not one of this message's")
+    if tag < 8 or tag >> 32 or (known is None and tag >> 3 in fields):
+        raise MalformedFieldError(int(at[0]) - 1, f"tag {tag} is not one of this message's")
     kind = tag & 7
     if kind == _VARINT:
         values, behind = _varints(data, at, end)
@@ -130,15 +127,16 @@ def _read_field(  # noqa: PLR0917
             known.append(Found(messages, start, lengths, _NO_VALUES))
         return start + lengths
     if kind not in (_FIXED64, _FIXED32):
-        raise MalformedFieldError(int(at[0]), f"wire type {kind} is unknown")
+        raise MalformedFieldError(int(at[0]) - 1, f"wire type {kind} is unknown")
     behind = at + (8 if kind == _FIXED64 else 4)
-    _refuse(behind > end, at, "a field is cut off")
+    _refuse(behind > end, at - 1, "a field is cut off")
     return behind
 
 
 def _varints(data: ScannedBytes, at: IntArray, end: IntArray) -> tuple[NumberArray, IntArray]:
     """The number at each position, and the position behind it."""
-    _refuse(at >= end, at, "a number is cut off")
+    # A number follows something, and behind a message's end the next one begins.
+    _refuse(at >= end, at - 1, "a number is cut off")
     first = data.octets[at]
     if first.max() < 0x80:
         return first.astype(np.uint64), at + 1

@@ -80,9 +80,9 @@ def scan_rows(
 def _scan(
     data: ScannedBytes, starts: IntArray, ends: IntArray, offsets: IntArray, append_ms: IntArray
 ) -> pa.RecordBatch:
-    scan = scan_fields(data, starts, ends, _STREAM_MESSAGE, 10)
+    scan = scan_fields(data, starts, ends, _STREAM_MESSAGE)
     ids = [
-        (found, scan_fields(data, found.starts, found.starts + found.lengths, _MSG_ID, 5))
+        (found, scan_fields(data, found.starts, found.starts + found.lengths, _MSG_ID))
         for found in scan.found[_MSG_ID_TAG]
     ]
     attributes = _Attributes(data, scan.found[_ATTRIBUTES])
@@ -235,7 +235,7 @@ class _Attributes:
             self._starts = starts[order]
             ends = self._starts + np.concatenate([one.lengths for one in found])[order]
             self._messages = np.concatenate([one.messages for one in found])[order]
-            self._scan = scan_fields(data, self._starts, ends, _ATTRIBUTE, 2)
+            self._scan = scan_fields(data, self._starts, ends, _ATTRIBUTE)
             self.unfinished = self._messages[self._scan.unfinished]
 
     def column(self, count: int) -> pa.Array:
