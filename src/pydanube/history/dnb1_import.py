@@ -3,31 +3,24 @@
 First every frame of every file is looked at (`dnb1_source.py`), so that what cannot be imported is refused before
 anything is written. Then the files are read side by side in the order of offsets: an offset that lies in several files
 with the same bytes is taken once, and every message keeps its offset. Where that cannot be, because an offset has two
-different messages or none, the import is refused with the reason, unless the caller allows new offsets.
+different messages or none, the import is refused with the reason, unless the caller allows new offsets. Files whose
+frames are out of order are refused too, unless the caller allows to sort them.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from pydanube.history.columns import SEGMENT_SCHEMA
-from pydanube.history.dnb1_source import (
-    SourceFile,
-    Stretch,
-    find_files,
-    in_file,
-    read_stretch,
-    survey_file,
-)
+from pydanube.history.dnb1_order import in_order, late_stretches
+from pydanube.history.dnb1_source import SourceFile, Stretch, find_files, in_file, survey_file
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.history.segment_writer import SegmentWriter
-from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
+from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.dnb1 import HEADER_BYTES, DamagedFrame, Frame, Message, decode_message
 from pydanube.protocol.native.timing import TIME_MS_MAX, TIMING_ATTRIBUTES
@@ -37,14 +30,10 @@ BATCH_BYTES: Final = 8 << 20
 SEGMENT_BYTES: Final = 128 << 20
 """Payload bytes of one segment, about."""
 ROW_GROUP_BYTES: Final = 8 << 20
-OPEN_FILES_MAX: Final = 256
 RENAMED_PREFIX: Final = "imported-"
 """Put before attributes that would delay or expire messages here and meant nothing where they come from."""
 
-_OFFSET_MAX: Final = (1 << 63) - 1
-_PLAUSIBLE_MAX: Final = 1 << 40
-"""No checksum covers the offset of a frame: one above this is damage."""
-_NEW_OFFSETS: Final = "allow new offsets (renumber) to import every message in the order of the files"
+_I64_MAX: Final = (1 << 63) - 1
 
 Progress = Callable[[int], None]
 """Called with the bytes done since the last call: those of every file once, then those of the frames taken."""
@@ -68,8 +57,8 @@ class ImportReport:
     """Messages that have another one."""
     duplicates: int = 0
     """Frames left out because another file, or another place of the same one, has the very same."""
-    out_of_order: int = 0
-    """Messages that lay behind one of a higher offset."""
+    out_of_order: list[Stretch] = field(default_factory=list)
+    """Frames that lay behind those of higher offsets."""
     renamed_attributes: int = 0
     skipped_bytes: int = 0
     """Bytes in the middle of files that are no frames."""
@@ -89,6 +78,7 @@ def import_dnb1(
     *,
     topic: TopicName,
     created_ms: int,
+    reorder: bool = False,
     renumber: bool = False,
     skip_damaged: bool = False,
     segment_bytes: int = SEGMENT_BYTES,
@@ -97,16 +87,19 @@ def import_dnb1(
     """Make segments of `topic` in the folder `spool`, which exists, of the files in `directory`.
 
     Args:
+        reorder: sort frames that are out of order by their offsets, which they keep.
         renumber: where offsets are missing or were given twice, give new ones in the order of the files.
         skip_damaged: leave out damaged frames; the messages behind them close ranks.
 
     Raises:
-        Rejected: the directory holds no files of a Danube topic.
+        Rejected: the directory holds no files of a Danube topic, or the options exclude each other.
         Corrupt: they cannot be imported as asked; file and byte are named. Nothing stays in `spool`.
         Unavailable: a file cannot be read or written.
     """
+    if reorder and renumber:
+        raise Rejected("reorder keeps every offset and renumber gives new ones: choose one of them")
     report = survey(directory, on_progress=on_progress)
-    batches = read_batches(report, renumber=renumber, skip_damaged=skip_damaged)
+    batches = read_batches(report, reorder=reorder, renumber=renumber, skip_damaged=skip_damaged)
     frame_bytes_told = 0
     with ExitStack() as undo:
         undo.callback(_remove, spool, report.segments)
@@ -152,30 +145,20 @@ def survey(directory: Path, *, on_progress: Progress | None = None) -> ImportRep
             continue
         report.files.append(file)
         report.torn_bytes += file.torn_bytes
-        report.out_of_order += file.out_of_order
         report.skipped_bytes += sum([damage.size for damage in file.damages])
+    report.out_of_order = late_stretches(report.files)
     return report
 
 
-def read_batches(report: ImportReport, *, renumber: bool, skip_damaged: bool) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    report: ImportReport, *, reorder: bool, renumber: bool, skip_damaged: bool
+) -> Iterator[pa.RecordBatch]:
     """The messages of the files surveyed as record batches of SEGMENT_SCHEMA, counted in `report`."""
-    if not skip_damaged:
-        _refuse_damage(report.files)
-    stretches = [stretch for file in report.files for stretch in file.stretches]
-    if not stretches:
-        raise Corrupt(
-            "the files hold no whole message: there is nothing to import", ErrorCode.SEGMENT_CORRUPT
-        )
-    if renumber:
-        frames = _in_file_order(stretches)
-    else:
-        stretches.sort(key=lambda stretch: stretch.first)
-        _refuse_gaps(stretches, skip_damaged=skip_damaged)
-        frames = _in_offset_order(stretches, report)
-    first = stretches[0].first
-    report.start_offset = report.next_offset = first if first <= _PLAUSIBLE_MAX else 0
+    first, frames = in_order(report.files, reorder=reorder, renumber=renumber, skip_damaged=skip_damaged)
+    report.start_offset = report.next_offset = first
     columns = _Columns(report)
-    for stretch, frame in frames:
+    for stretch, frame, copies in frames:
+        report.duplicates += copies
         try:
             message = decode_message(frame.body, frame.position)
         except DamagedFrame as error:
@@ -194,94 +177,6 @@ def read_batches(report: ImportReport, *, renumber: bool, skip_damaged: bool) ->
 def _remove(spool: Path, segments: list[SegmentDescriptor]) -> None:
     for segment in segments:
         (spool / segment.segment_id).unlink(missing_ok=True)
-
-
-def _refuse_damage(files: list[SourceFile]) -> None:
-    damaged = [(file, damage) for file in files for damage in file.damages]
-    if damaged:
-        file, damage = damaged[0]
-        others = f" There are {len(damaged) - 1} more such places." if len(damaged) > 1 else ""
-        raise Corrupt(
-            f"{file.path}: the frame at byte {damage.position} is damaged: {damage.why}; whole frames go on at byte "
-            f"{damage.position + damage.size}.{others} Restore the file from a copy, or allow the import to leave out "
-            "damaged frames (skip_damaged)",
-            ErrorCode.SEGMENT_CORRUPT,
-        )
-
-
-def _refuse_gaps(stretches: list[Stretch], *, skip_damaged: bool) -> None:
-    """Sorted by their first offsets, they must reach from the first to the last."""
-    reached = stretches[0]
-    for stretch in stretches:
-        if stretch.first > _PLAUSIBLE_MAX:
-            raise Corrupt(
-                f"{stretch.path}: offset {stretch.first} at byte {stretch.position} cannot be: {_NEW_OFFSETS}",
-                ErrorCode.SEGMENT_CORRUPT,
-            )
-        is_gap = stretch.first > reached.last + 1
-        is_explained = skip_damaged and (reached.before_damage or stretch.after_damage)
-        if is_gap and not is_explained:
-            torn = " which ends in a torn frame," if reached.before_damage else ""
-            raise Corrupt(
-                f"offsets {reached.last + 1} to {stretch.first - 1} are missing between {reached.path},{torn} and "
-                f"{stretch.path}: copy the file that holds them into the folder, or {_NEW_OFFSETS}",
-                ErrorCode.SEGMENT_CORRUPT,
-            )
-        if stretch.last > reached.last:
-            reached = stretch
-
-
-def _in_file_order(stretches: list[Stretch]) -> Iterator[tuple[Stretch, Frame]]:
-    for stretch in stretches:
-        for frame in read_stretch(stretch):
-            yield stretch, frame
-
-
-def _in_offset_order(stretches: list[Stretch], report: ImportReport) -> Iterator[tuple[Stretch, Frame]]:
-    """Each offset once, of stretches sorted by their first offsets.
-
-    Raises:
-        Corrupt: two frames have the same offset and differ.
-    """
-    waiting = deque(stretches)
-    heads: list[tuple[int, int, Frame, Stretch, Iterator[Frame]]] = []
-    """The next frame of each stretch being read, lowest offset first; the number keeps frames from being compared."""
-    opened = 0
-
-    def advance(number: int, stretch: Stretch, frames: Iterator[Frame]) -> None:
-        frame = next(frames, None)
-        if frame is not None:
-            heappush(heads, (frame.offset, number, frame, stretch, frames))
-
-    while heads or waiting:
-        while waiting and (not heads or waiting[0].first <= heads[0][0]):
-            stretch = waiting.popleft()
-            advance(opened, stretch, read_stretch(stretch))
-            opened += 1
-            if len(heads) > OPEN_FILES_MAX:
-                raise Corrupt(
-                    f"offset {stretch.first} lies in more than {OPEN_FILES_MAX} places: import fewer files at a time, "
-                    f"or {_NEW_OFFSETS}",
-                    ErrorCode.SEGMENT_CORRUPT,
-                )
-        offset, number, frame, stretch, frames = heappop(heads)
-        while heads and heads[0][0] == offset:
-            _, other_number, other, other_stretch, other_frames = heappop(heads)
-            if other.body != frame.body:
-                raise _two_messages(stretch, frame, other_stretch, other)
-            report.duplicates += 1
-            advance(other_number, other_stretch, other_frames)
-        yield stretch, frame
-        advance(number, stretch, frames)
-
-
-def _two_messages(stretch: Stretch, frame: Frame, other_stretch: Stretch, other: Frame) -> Corrupt:
-    return Corrupt(
-        f"offset {frame.offset} has two different messages: {stretch.path} at byte {frame.position} and "
-        f"{other_stretch.path} at byte {other.position}. A Danube broker that was not stopped cleanly numbers from 0 "
-        f"again; {_NEW_OFFSETS}",
-        ErrorCode.SEGMENT_CORRUPT,
-    )
 
 
 def _check_topic(report: ImportReport, stretch: Stretch, frame: Frame, message: Message) -> None:
@@ -363,4 +258,4 @@ class _Columns:
 
 def _signed(number: int) -> int:
     """The signed 64-bit number of the same bits."""
-    return number - (1 << 64) if number > _OFFSET_MAX else number
+    return number - (1 << 64) if number > _I64_MAX else number

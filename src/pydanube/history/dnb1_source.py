@@ -22,6 +22,7 @@ DAMAGES_MAX: Final = 10_000
 
 _LOG: Final = re.compile(r"wal(?:\.(\d{1,18}))?\.log")
 _SEGMENT: Final = re.compile(r"data-(\d{1,20})-(\d{1,20})\.dnb1")
+_SEGMENT_SUFFIX: Final = ".dnb1"
 _CHECKPOINT: Final = "wal.ckpt"
 _SEGMENT_FOLDERS: Final = ("", "segments", "objects")
 
@@ -62,17 +63,8 @@ class SourceFile(NamedTuple):
     digest: bytes
 
     @property
-    def messages(self) -> int:
-        return sum([stretch.messages for stretch in self.stretches])
-
-    @property
-    def out_of_order(self) -> int:
-        """Messages that lie behind one of a higher offset."""
-        count, highest = 0, -1
-        for stretch in self.stretches:
-            count += stretch.messages if stretch.first <= highest else 0
-            highest = max(highest, stretch.last)
-        return count
+    def is_log(self) -> bool:
+        return self.path.suffix != _SEGMENT_SUFFIX
 
 
 def find_files(directory: Path) -> list[Path]:
@@ -85,7 +77,7 @@ def find_files(directory: Path) -> list[Path]:
         segments = [
             path
             for folder in _SEGMENT_FOLDERS
-            for path in (directory / folder).glob("*.dnb1")
+            for path in (directory / folder).glob(f"*{_SEGMENT_SUFFIX}")
             if path.is_file()
         ]
         logs = _log_files(directory)

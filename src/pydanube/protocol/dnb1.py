@@ -116,7 +116,6 @@ class FrameDecoder:
         self._held = 0
         self._wanted = HEADER_BYTES
         """Bytes to hold before looking again is worthwhile."""
-        self._searching = False
 
     @property
     def held_bytes(self) -> int:
@@ -165,9 +164,6 @@ class FrameDecoder:
         no more bytes are to come: a frame that lacks some is none.
         """
         self._join()
-        if not self._searching:
-            self._searching = True
-            self._advance(min(1, self._held))
         data, end = self._data, len(self._data)
         while True:
             match = _HEADER_LIKE.search(data, self._at + _HEADER_LIKE_AT)
@@ -178,7 +174,6 @@ class FrameDecoder:
             self._advance(match.start() - _HEADER_LIKE_AT - self._at)
             is_frame = self._is_frame()
             if is_frame:
-                self._searching = False
                 return True
             if is_frame is None and not at_end:
                 return False

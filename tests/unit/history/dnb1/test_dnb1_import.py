@@ -48,7 +48,7 @@ def test_log_files_in_the_order_they_were_written(source: Path, spool: Path, mak
     report = run(source, spool)
 
     assert payloads(spool, report) == named(range(60))
-    assert (report.kept, report.renumbered, report.out_of_order) == (60, 0, 0)
+    assert (report.kept, report.renumbered, report.out_of_order) == (60, 0, [])
     assert [file.path.name for file in report.files[:3]] == ["wal.log", "wal.1.log", "wal.2.log"]
     assert report.source_topic == "/default/orders"
 
@@ -132,6 +132,14 @@ def test_segments_and_log_files_that_overlap_are_joined(
     assert [path.name for path in report.identical_files] == ["data-4-1700000600.dnb1"]
 
 
+def test_a_segment_inside_another_opens_no_gap(source: Path, spool: Path, make_frames: Frames) -> None:
+    (source / "data-0-1.dnb1").write_bytes(make_frames(range(10)))
+    (source / "data-2-2.dnb1").write_bytes(make_frames(range(2, 4)))
+    (source / "data-10-3.dnb1").write_bytes(make_frames(range(10, 15)))
+
+    assert payloads(spool, run(source, spool)) == named(range(15))
+
+
 def test_a_torn_tail_is_cut_and_reported(source: Path, spool: Path, make_frames: Frames) -> None:
     whole = make_frames(range(5))
     (source / "wal.log").write_bytes(whole + make_frames([5])[:30])
@@ -190,6 +198,22 @@ def test_damage_may_be_left_out_and_is_reported(source: Path, spool: Path, make_
     assert payloads(spool, report) == named([0, 1, 2, 3, 5, 6, 7, 8, 9])
     assert (report.kept, report.renumbered, report.skipped_bytes) == (4, 5, end - start)
     assert [(damage.position, damage.size) for damage in report.files[0].damages] == [(start, end - start)]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_damage_at_either_side_of_two_files_explains_what_is_missing(
+    source: Path, spool: Path, make_frames: Frames, first: bool
+) -> None:
+    cut, damaged = make_frames([4])[:-1], b"\1" + make_frames([4])[1:-1]
+    (source / "wal.log").write_bytes(make_frames(range(4)) + (cut if first else b""))
+    (source / "wal.1.log").write_bytes((b"" if first else damaged) + make_frames(range(5, 8)))
+
+    with pytest.raises(Corrupt, match="which ends in a torn frame, and" if first else "byte 0 is damaged"):
+        run(source, spool)
+    report = run(source, spool, skip_damaged=True)
+
+    assert payloads(spool, report) == named([0, 1, 2, 3, 5, 6, 7])
+    assert report.renumbered == 3
 
 
 def test_what_is_damaged_in_one_file_comes_from_another(
@@ -258,15 +282,60 @@ def test_numbering_that_restarts_may_be_renumbered(source: Path, spool: Path, ma
     assert (report.kept, report.renumbered, report.duplicates) == (10, 4, 0)
 
 
-def test_frames_out_of_order_go_back_to_their_places(source: Path, spool: Path, make_frames: Frames) -> None:
+def test_frames_out_of_order_are_refused_and_explained(
+    source: Path, spool: Path, make_frames: Frames
+) -> None:
     """Publishers at the same time leave frames out of order in a Danube broker's files (H-20)."""
-    order = [0, 1, 3, 2, 4, 7, 6, 5, 8]
-    (source / "wal.log").write_bytes(make_frames(order))
+    (source / "wal.log").write_bytes(make_frames([0, 1, 3, 2, 4, 7, 6, 5, 8]))
+
+    position = len(make_frames([0, 1, 3]))
+    expected = (
+        f"offset 2 at byte {position} comes behind higher ones, and so do 2 other messages.*reorder.*renumber"
+    )
+    with pytest.raises(Corrupt, match=expected):
+        run(source, spool)
+
+
+def test_frames_out_of_order_may_go_back_to_their_places(
+    source: Path, spool: Path, make_frames: Frames
+) -> None:
+    (source / "wal.log").write_bytes(make_frames([0, 1, 3, 2, 4, 7, 6, 5, 8]))
+    (source / "wal.1.log").write_bytes(make_frames([10, 9, 11]))
+
+    report = run(source, spool, reorder=True)
+
+    assert payloads(spool, report) == named(range(12))
+    assert [stretch.first for stretch in report.out_of_order] == [2, 6, 5, 9]
+    assert (report.kept, report.renumbered) == (12, 0)
+
+
+def test_log_files_that_go_back_are_refused(source: Path, spool: Path, make_frames: Frames) -> None:
+    (source / "wal.log").write_bytes(make_frames(range(5, 9)))
+    (source / "wal.1.log").write_bytes(make_frames(range(5)))
+
+    with pytest.raises(Corrupt, match=r"wal\.1\.log: offset 0 at byte 0 comes behind higher ones"):
+        run(source, spool)
+
+
+def test_frames_written_once_more_are_copies_not_disorder(
+    source: Path, spool: Path, make_frames: Frames
+) -> None:
+    """A Danube broker whose write failed writes its buffer again (H-21)."""
+    (source / "wal.log").write_bytes(make_frames(range(9)) + make_frames(range(5, 12)))
 
     report = run(source, spool)
 
-    assert payloads(spool, report) == named(range(9))
-    assert (report.out_of_order, report.renumbered) == (3, 0)
+    assert payloads(spool, report) == named(range(12))
+    assert report.duplicates == 4
+
+
+def test_sorting_does_not_choose_between_two_messages(source: Path, spool: Path, make_frames: Frames) -> None:
+    (source / "wal.log").write_bytes(make_frames([1, 0, 2]) + make_frames([2], b"another"))
+
+    with pytest.raises(Corrupt, match="offset 2 has two different messages"):
+        run(source, spool, reorder=True)
+    with pytest.raises(Rejected, match="choose one"):
+        run(source, spool, reorder=True, renumber=True)
 
 
 def test_frames_in_a_file_that_should_not_have_them(source: Path, spool: Path, make_frames: Frames) -> None:
