@@ -7,7 +7,7 @@ different messages or none, the import is refused with the reason, unless the ca
 frames are out of order are refused too, unless the caller allows to sort them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.dnb1_order import in_order, late_stretches
-from pydanube.history.dnb1_source import SourceFile, Stretch, find_files, in_file, survey_file
+from pydanube.history.dnb1_source import Progress, SourceFile, Stretch, find_files, in_file, survey_file
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
@@ -34,9 +34,6 @@ RENAMED_PREFIX: Final = "imported-"
 """Put before attributes that would delay or expire messages here and meant nothing where they come from."""
 
 _I64_MAX: Final = (1 << 63) - 1
-
-Progress = Callable[[int], None]
-"""Called with the bytes done since the last call: those of every file once, then those of the frames taken."""
 
 
 @dataclass(slots=True)
@@ -77,6 +74,7 @@ def import_dnb1(
     spool: Path,
     *,
     topic: TopicName,
+    topic_id: int,
     created_ms: int,
     reorder: bool = False,
     renumber: bool = False,
@@ -87,9 +85,11 @@ def import_dnb1(
     """Make segments of `topic` in the folder `spool`, which exists, of the files in `directory`.
 
     Args:
+        topic_id: the id that the broker will give the topic.
         reorder: sort frames that are out of order by their offsets, which they keep.
         renumber: where offsets are missing or were given twice, give new ones in the order of the files.
         skip_damaged: leave out damaged frames; the messages behind them close ranks.
+        on_progress: told of the bytes of every file as it is surveyed, then of those of the frames taken.
 
     Raises:
         Rejected: the directory holds no files of a Danube topic, or the options exclude each other.
@@ -109,7 +109,7 @@ def import_dnb1(
                 with SegmentWriter(
                     spool,
                     topic=str(topic),
-                    topic_id=0,  # The broker that takes the segments knows what it will be.
+                    topic_id=topic_id,
                     epoch=0,
                     created_ms=created_ms,
                     row_group_bytes=ROW_GROUP_BYTES,
@@ -137,9 +137,7 @@ def survey(directory: Path, *, on_progress: Progress | None = None) -> ImportRep
     report = ImportReport()
     seen: dict[tuple[int, bytes], Path] = {}
     for path in find_files(directory):
-        file = survey_file(path)
-        if on_progress:
-            on_progress(file.size)
+        file = survey_file(path, on_progress)
         if file.size and seen.setdefault((file.size, file.digest), path) is not path:
             report.identical_files.append(path)
             continue

@@ -7,7 +7,7 @@ is looked at before the first message is taken.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +25,10 @@ _SEGMENT: Final = re.compile(r"data-(\d{1,20})-(\d{1,20})\.dnb1")
 _SEGMENT_SUFFIX: Final = ".dnb1"
 _CHECKPOINT: Final = "wal.ckpt"
 _SEGMENT_FOLDERS: Final = ("", "segments", "objects")
+
+
+Progress = Callable[[int], None]
+"""Called with the bytes done since the last call."""
 
 
 class Damage(NamedTuple):
@@ -91,7 +95,7 @@ def find_files(directory: Path) -> list[Path]:
     return sorted(segments, key=_segment_order) + logs
 
 
-def survey_file(path: Path) -> SourceFile:
+def survey_file(path: Path, on_progress: Progress | None = None) -> SourceFile:
     """Look at every frame of a file; its messages are not decoded.
 
     Raises:
@@ -103,6 +107,8 @@ def survey_file(path: Path) -> SourceFile:
         with path.open("rb", buffering=0) as file:
             while piece := file.read(PIECE_BYTES):
                 survey.receive(piece)
+                if on_progress:
+                    on_progress(len(piece))
     except OSError as error:
         raise unreadable(path, error) from error
     return survey.finish()

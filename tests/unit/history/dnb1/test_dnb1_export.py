@@ -33,7 +33,7 @@ def test_what_was_imported_is_exported_byte_for_byte(
     ]
     data = b"".join([encode_frame(m.topic_offset, encode_message(m)) for m in messages])
     (source / "wal.log").write_bytes(data)
-    report = import_dnb1(source, spool, topic=TopicName("default", "orders"), created_ms=1)
+    report = import_dnb1(source, spool, topic=TopicName("default", "orders"), topic_id=9, created_ms=1)
     (segment,) = report.segments
 
     with pq.ParquetFile(spool / segment.segment_id) as file:

@@ -22,7 +22,7 @@ MakeMessage = Callable[..., Message]
 
 
 def run(source: Path, spool: Path, **options: Any) -> ImportReport:
-    return import_dnb1(source, spool, topic=TOPIC, created_ms=1_800_000_000_000, **options)
+    return import_dnb1(source, spool, topic=TOPIC, topic_id=9, created_ms=1_800_000_000_000, **options)
 
 
 def table(spool: Path, report: ImportReport) -> pa.Table:
