@@ -111,12 +111,16 @@ async def _convert(
             skip_damaged=skip_damaged,
             on_progress=_stoppable(advance, stopping),
         )
+        making = asyncio.create_task(asyncio.to_thread(work))
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.shield(making)
         except DanubeError as error:
             raise _with_options(error) from error
-        finally:
+        except asyncio.CancelledError:
+            # The thread has to be gone before the folder it writes to.
             stopping.set()
+            await asyncio.gather(making, return_exceptions=True)
+            raise
 
 
 class _Stopped(Exception):

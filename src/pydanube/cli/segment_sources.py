@@ -27,6 +27,8 @@ class Piece:
 class Source(Protocol):
     pieces: list[Piece]
     """Oldest first."""
+    unsealed: range
+    """Offsets that are in no segment yet."""
 
     def file(self, piece: Piece, done: Callable[[int], None]) -> AbstractAsyncContextManager[Path]:
         """The piece as a local file, for as long as the context lasts; `done` is told the bytes of each step."""
@@ -36,19 +38,24 @@ class Source(Protocol):
 class TopicSource:
     """The segments of a topic, from the durable store through its broker."""
 
-    def __init__(self, admin: AdminConnection, topic: str, pieces: list[Piece]) -> None:
+    def __init__(self, admin: AdminConnection, topic: str, pieces: list[Piece], unsealed: range) -> None:
         self.pieces = pieces
+        self.unsealed = unsealed
         self._admin = admin
         self._topic = topic
 
     @classmethod
     async def open(cls, admin: AdminConnection, topic: str, from_offset: int = 0) -> "TopicSource":
+        """The segments that hold this offset or later ones, as they are now."""
         fields = SegmentDescriptor.__struct_fields__
+        listed = await admin.segments(topic, from_offset)
         pieces = []
-        for each in await admin.segments(topic, from_offset):
+        for each in listed:
             descriptor = SegmentDescriptor(**{name: getattr(each, name) for name in fields})
             pieces.append(Piece(each.segment_id, each.place, each.size, descriptor))
-        return cls(admin, topic, pieces)
+        facts = await admin.describe(topic)
+        sealed_end = listed[-1].end_offset + 1 if listed else facts.sealed_end
+        return cls(admin, topic, pieces, range(sealed_end, facts.next_offset))
 
     @asynccontextmanager
     async def file(self, piece: Piece, done: Callable[[int], None]) -> AsyncIterator[Path]:
@@ -61,6 +68,8 @@ class TopicSource:
 
 class FolderSource:
     """Segment files in a folder. Their names begin with their offsets, so the order of names is theirs."""
+
+    unsealed = range(0)
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -149,6 +149,7 @@ def export(
                             segment = await asyncio.to_thread(read_facts, file)
                         if overlaps(segment.start_offset, segment.end_offset):
                             done.append(await asyncio.to_thread(write, file, segment))
+            _warn_of_unsealed(source.unsealed, from_offset, to_offset)
         return done
 
     exported = run_admin(work())
@@ -168,6 +169,18 @@ def export(
     ]
     columns = ("first offset", "last offset", "size", "file")
     show_rows(f"{sum(each.messages for each in exported):,} messages", columns, rows, document, output)
+
+
+def _warn_of_unsealed(unsealed: range, from_offset: int, to_offset: int | None) -> None:
+    last = unsealed.stop - 1 if to_offset is None else min(unsealed.stop - 1, to_offset)
+    first = max(unsealed.start, from_offset)
+    if first <= last:
+        click.secho(
+            f"Offsets {first} to {last} are not exported, for they are not sealed yet: `danube topics seal`, then "
+            f"export with --from-offset {first}",
+            fg="yellow",
+            err=True,
+        )
 
 
 def _check_source(*, topic: str | None, folder: Path | None, **others: Any) -> None:

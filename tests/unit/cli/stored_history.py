@@ -71,6 +71,8 @@ class StoredHistory:
     descriptors: list[SegmentDescriptor] = field(default_factory=list)
     unsealed: int = 0
     """Messages that a seal makes a segment of."""
+    next_offset: int = 12345
+    sealed_end: int = 12000
     trouble: Exception | None = None
     imports: dict[int, dict[int, bytes]] = field(default_factory=dict)
     imported: list[SegmentDescriptor] = field(default_factory=list)
@@ -105,8 +107,8 @@ class StoredHistory:
             mode="object_store",
             fsync="always",
             start_offset=0,
-            next_offset=12345,
-            sealed_end=12000,
+            next_offset=self.next_offset,
+            sealed_end=self.sealed_end,
             segment_count=2,
             segment_bytes=3 << 20,
             run_count=1,

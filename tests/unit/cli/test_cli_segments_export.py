@@ -131,6 +131,29 @@ def test_a_part_of_a_segment_as_parquet_is_a_segment(history: StoredHistory, tar
     ]
 
 
+@pytest.mark.parametrize(
+    ("range_options", "words"),
+    [
+        ([], "Offsets 10 to 24 are not exported"),
+        (["--from-offset", "12", "--to-offset", "20"], "Offsets 12 to 20 are not exported"),
+        (["--to-offset", "9"], ""),
+        (["--from-offset", "25"], ""),
+    ],
+)
+def test_what_is_not_sealed_yet_is_told(
+    history: StoredHistory, admin_addr: str, target: Path, range_options: list[str], words: str
+) -> None:
+    history.add(0, 9)
+    history.sealed_end, history.next_offset = 10, 25
+    result = export(
+        *("/default/orders", "--admin-addr", admin_addr, "--format", "jsonl", "--to", str(target)),
+        *range_options,
+    )
+    assert result.exit_code == 0, result.output
+    assert words in result.stderr
+    assert bool(result.stderr) == bool(words)
+
+
 def test_a_range_nothing_lies_in_exports_nothing(history: StoredHistory, target: Path) -> None:
     history.add(0, 9)
     result = export(

@@ -1,12 +1,17 @@
 """`danube import --dnb1`: files of a Danube broker in, a topic behind an admin port out."""
 
 import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from random import randbytes
 
 import pytest
 from click.testing import CliRunner, Result
 from stored_history import StoredHistory, store_down
 
+from pydanube.cli import import_history
 from pydanube.cli.main import main
 from pydanube.protocol.dnb1 import Message, encode_frame, encode_message
 
@@ -80,8 +85,6 @@ def test_the_report_for_people_says_what_was_left_out(
 def test_a_file_larger_than_a_part_is_sent_whole(
     history: StoredHistory, admin_addr: str, tmp_path: Path
 ) -> None:
-    from random import randbytes
-
     folder = tmp_path / "large"
     folder.mkdir()
     (folder / "wal.log").write_bytes(b"".join(frame(offset, randbytes(700_000)) for offset in range(5)))
@@ -145,6 +148,23 @@ def test_nothing_stays_in_the_folder_for_segments(
     spool.mkdir()
     assert danube_import(source, "--admin-addr", admin_addr, "--temp-dir", str(spool)).exit_code == 0
     assert list(spool.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_import_and_leaves_nothing(
+    history: StoredHistory, admin_addr: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def interrupting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda step: signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(import_history, "transfer_bar", interrupting)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    result = danube_import(source, "--admin-addr", admin_addr, "--temp-dir", str(spool))
+    assert result.exit_code == 130
+    assert list(spool.iterdir()) == []
+    assert history.abandoned == [99]
+    assert history.imported == []
 
 
 @pytest.mark.parametrize(
