@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,9 @@ from pydanube.cli.segment_sources import Piece, Source
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.history.segment_file import verify_segment
 from pydanube.kernel.errors import Corrupt
+
+_NOT_OF_THE_FILE: Final = frozenset({"segment_id", "created_at", "etag"})
+"""Given by the store, and by the broker that took an import: no byte of the file need say the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,7 @@ async def _examine(
 
 def _differences(found: SegmentDescriptor, expected: SegmentDescriptor) -> Iterator[str]:
     for name in SegmentDescriptor.__struct_fields__:
-        # The tag is the store's, not the file's.
-        if name != "etag" and getattr(found, name) != getattr(expected, name):
+        if name not in _NOT_OF_THE_FILE and getattr(found, name) != getattr(expected, name):
             yield f"{name} is {getattr(found, name)}, the broker remembers {getattr(expected, name)}"
 
 
