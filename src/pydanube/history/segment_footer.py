@@ -1,20 +1,26 @@
 """The footer of a segment: where its row groups are and what they hold, checked against the descriptor.
 
-Nothing a footer says is believed before it was compared: with the size of the object, with the descriptor, with
-bounds. Only then is memory set aside for a row group. The messages themselves are protected by page checksums.
+Parquet has no checksum for its footer, and Arrow may end the whole process over a broken one. So no byte of it is
+decoded before its checksum was compared: the descriptor knows that of the whole file, the footer that of everything
+before it, and a CRC can be continued from there. Then what the footer says is compared with the size of the object,
+with the descriptor and with bounds, and only then is memory set aside for a row group. The messages themselves are
+protected by page checksums.
 """
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from crc32c import crc32c
 
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.damage import DamagedSegmentError
 from pydanube.history.segment import (
     FORMAT_VERSION,
+    KEY_CHECKSUM,
     KEY_END_OFFSET,
     KEY_EPOCH,
     KEY_FORMAT,
@@ -39,6 +45,8 @@ _MEMORY_PER_BYTE: Final = 4
 _MAGIC: Final = b"PAR1"
 _MAGIC_BYTES: Final = 4
 _TRAILER_BYTES: Final = 8
+# A text field of Thrift's compact form: its tag, its length, the text.
+_CHECKSUM_BEFORE: Final = re.compile(re.escape(KEY_CHECKSUM.encode()) + rb"\x18\x08([0-9a-f]{8})")
 _NAME_COLUMNS: Final = [field.name for field in SEGMENT_SCHEMA if pa.types.is_dictionary(field.type)]
 _NEVER_DICTIONARIES: Final = ("payload", "routing_key", "attributes.key_value.value")
 """What a dictionary repeats takes far more memory than a footer can tell, so no writer may use one here."""
@@ -97,9 +105,12 @@ def decode_footer(tail: Bytes, topic: TopicName, descriptor: SegmentDescriptor) 
     """Read and check a footer; `tail` is the end of the file, from the start of the footer or before."""
     size = descriptor.size
     start = footer_start(tail, size)
+    footer = tail[start - size :]
+    _check_checksum(footer, start, descriptor)
     try:
+        # A footer alone passes for a file as long as nobody asks for its columns.
         metadata = pq.ParquetFile(
-            SparseFile(size, [(size - len(tail), tail)]),
+            pa.BufferReader(pa.py_buffer(footer)),
             pre_buffer=False,
             thrift_string_size_limit=FOOTER_BYTES_MAX,
             thrift_container_size_limit=FOOTER_BYTES_MAX,
@@ -141,6 +152,12 @@ def decode_group(
     if group.append_bounds != (facts.min_append_ms, facts.max_append_ms):
         raise DamagedSegmentError(f"{facts}: its times of append are not those its footer states")
     return group
+
+
+def _check_checksum(footer: Bytes, start: int, descriptor: SegmentDescriptor) -> None:
+    before = _CHECKSUM_BEFORE.search(footer)
+    if before is None or f"{crc32c(footer, int(before[1], 16)):08x}" != descriptor.checksum:
+        raise DamagedSegmentError(f"its footer (from byte {start}) has a wrong checksum")
 
 
 def _check_origin(found: dict[bytes, bytes], topic: TopicName, descriptor: SegmentDescriptor) -> None:

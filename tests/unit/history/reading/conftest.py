@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from crc32c import crc32c
 
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.segment import (
     FORMAT_VERSION,
+    KEY_CHECKSUM,
     KEY_END_OFFSET,
     KEY_EPOCH,
     KEY_FORMAT,
@@ -93,7 +95,7 @@ class Segment:
             "start_offset": first["offset"],
             "end_offset": last["offset"],
             "size": len(data),
-            "checksum": "00000000",
+            "checksum": f"{crc32c(data):08x}",
             "created_at": 1,
             "min_append_ms": min(append_times),
             "max_append_ms": max(append_times),
@@ -183,6 +185,7 @@ def make_segment(store: WatchedStore, make_message: Callable[..., dict[str, Any]
         with pq.ParquetWriter(file, SEGMENT_SCHEMA, **options | (writing or {})) as writer:
             for first in range(0, len(messages), rows):
                 writer.write_batch(segment_batch(messages[first : first + rows]), row_group_size=rows)
+            origin[KEY_CHECKSUM] = f"{crc32c(file.getvalue()):08x}"
             writer.add_key_value_metadata(origin | (metadata or {}))
         return Segment(store, messages, file.getvalue(), facts)
 
