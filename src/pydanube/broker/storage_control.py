@@ -155,9 +155,12 @@ class StorageControl:
         session = self._import(import_id)
         checking = await asyncio.to_thread(import_module, "pydanube.history.segment_import")
         paths = [session.directory / f"{number}.parquet" for number in sorted(session.files)]
-        created_at = self._clock.now_ms() // 1000
         found: list[SegmentDescriptor] = await asyncio.to_thread(
-            checking.check_files, paths, topic=str(session.topic), topic_id=import_id, created_at=created_at
+            checking.check_files,
+            paths,
+            topic=str(session.topic),
+            topic_id=import_id,
+            created_ms=self._clock.now_ms(),
         )
         for path, segment in zip(paths, found, strict=True):
             await self._places.store.put_file(segment_key(session.topic, segment.segment_id), path)

@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from pydanube.history.segment import SegmentDescriptor, segment_key
 from pydanube.history.sweep import sweep
 from pydanube.history.topic_history import TopicHistory
 from pydanube.kernel.clock import Clock
+from pydanube.kernel.distribution import Distribution
 from pydanube.kernel.errors import DanubeError, ErrorCode, Unavailable
 
 logger = logging.getLogger("pydanube.history")
@@ -76,7 +77,7 @@ class Conversion(Protocol):
 class TieringStats:
     segments: int = 0
     bytes: int = 0
-    upload_ms: int = 0
+    upload_ms: Distribution = field(default_factory=Distribution)
     failures: int = 0
     orphans: int = 0
 
@@ -338,7 +339,7 @@ class Tiering:
         self._on_step("uploaded")
         self.stats.segments += 1
         self.stats.bytes += converted.descriptor.size
-        self.stats.upload_ms += self._clock.monotonic_ms() - begun_ms
+        self.stats.upload_ms.record(self._clock.monotonic_ms() - begun_ms)
         return msgspec.structs.replace(converted.descriptor, etag=etag)
 
     def _note(self, history: TopicHistory, error: DanubeError) -> None:

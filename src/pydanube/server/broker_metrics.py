@@ -7,6 +7,7 @@ from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.live_subscription import LiveSubscription
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.topic import Topic
+from pydanube.history.tiering import Tiering
 from pydanube.kernel.policies import PoisonPolicy
 from pydanube.log.journal import Journal
 from pydanube.server import metrics
@@ -28,6 +29,7 @@ class BrokerMetrics:
         self,
         broker: Broker,
         journal: Journal,
+        tiering: Tiering,
         *,
         services: DataPlane,
         server: GrpcServer,
@@ -36,6 +38,7 @@ class BrokerMetrics:
     ) -> None:
         self._broker = broker
         self._journal = journal
+        self._tiering = tiering
         self._server = server
         self._native = native
         self._listener = listener
@@ -54,6 +57,7 @@ class BrokerMetrics:
     def samples(self) -> Iterator[Sample]:
         yield from self._of_broker()
         yield from self._of_journal()
+        yield from self._of_storage()
         for topic in self._broker.topics:
             yield from _of_topic(topic)
             for subscription in topic.subscriptions.values():
@@ -89,6 +93,18 @@ class BrokerMetrics:
         yield metrics.WAL_FLUSH_LATENCY, (SHARED,), stats.sync_latency_us
         yield metrics.WAL_ROTATIONS, (SHARED, "size"), stats.rotations
 
+    def _of_storage(self) -> Iterator[Sample]:
+        stats = self._tiering.stats
+        yield metrics.UPLOADS, (), stats.segments
+        yield metrics.UPLOAD_BYTES, (), stats.bytes
+        yield metrics.UPLOAD_LATENCY, (), stats.upload_ms
+        yield metrics.UPLOAD_FAILURES, (), stats.failures
+        yield metrics.ORPHANS, (), stats.orphans
+        backlog = self._journal.places.backlog
+        yield metrics.WAITING_BYTES, (), backlog.bytes
+        for history in backlog.topics:
+            yield metrics.SEGMENT_LAG, (str(history.topic),), self._tiering.lag_ms(history) / 1000
+
 
 def _of_topic(topic: Topic) -> Iterator[Sample]:
     labels = (topic.text,)
@@ -106,6 +122,9 @@ def _of_topic(topic: Topic) -> Iterator[Sample]:
         yield metrics.WAL_APPENDS, labels, topic.messages_in
         yield metrics.WAL_APPEND_BYTES, labels, topic.bytes_in
         yield metrics.WAL_FLUSHES, labels, topic.commits
+        segments = topic.log.history.segments
+        yield metrics.SEGMENTS, labels, len(segments)
+        yield metrics.SEGMENT_BYTES, labels, sum(segment.size for segment in segments)
 
 
 def _of_durable(subscription: DurableSubscription, labels: tuple[str, str]) -> Iterator[Sample]:

@@ -128,7 +128,27 @@ JOURNAL_SYNCS = Metric(
 JOURNAL_BYTES = Metric(
     "danube_journal_bytes_total", Kind.COUNTER, "Bytes written to the journal, padding included"
 )
-JOURNAL_UNSTAGED_BYTES = Metric("danube_journal_unstaged_bytes", Kind.GAUGE, "Bytes not in a segment yet")
+JOURNAL_UNSTAGED_BYTES = Metric("danube_journal_unstaged_bytes", Kind.GAUGE, "Bytes in the journal only")
+SEGMENTS = Metric("danube_topic_segments", Kind.GAUGE, "Segments of the topic in the durable store", TOPIC)
+SEGMENT_BYTES = Metric("danube_topic_segment_bytes", Kind.GAUGE, "Size of these segments", TOPIC)
+SEGMENT_LAG = Metric(
+    "danube_topic_upload_lag_seconds",
+    Kind.GAUGE,
+    "Age of the oldest message on disk but in no segment yet",
+    TOPIC,
+)
+UPLOADS = Metric("danube_cloud_upload_objects_total", Kind.COUNTER, "Segments put into the durable store")
+UPLOAD_BYTES = Metric("danube_cloud_upload_bytes_total", Kind.COUNTER, "Size of these segments")
+UPLOAD_LATENCY = Metric(
+    "danube_cloud_upload_latency_ms", Kind.SUMMARY, "Time to put one segment into the durable store"
+)
+UPLOAD_FAILURES = Metric(
+    "danube_cloud_upload_failures_total", Kind.COUNTER, "Segments not made or not stored, tried again later"
+)
+ORPHANS = Metric("danube_cloud_orphans_removed_total", Kind.COUNTER, "Objects without a descriptor removed")
+WAITING_BYTES = Metric(
+    "danube_storage_waiting_bytes", Kind.GAUGE, "Bytes on the local disk that are in no segment yet"
+)
 LEADER_STATE = Metric("danube_leader_election_state", Kind.GAUGE, "1 if this broker leads; alone it does")
 HEARTBEAT_POLLS = Metric(
     "danube_dispatcher_heartbeat_polls_total", Kind.COUNTER, "Looks at subscriptions because time passed"

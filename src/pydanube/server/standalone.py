@@ -125,7 +125,7 @@ class Standalone:
             spool=config.spool,
         )
         await self._open_admin_door(storage)
-        await self._open_front_door(broker, journal, storage, identity)
+        await self._open_front_door(broker, journal, tiering, storage, identity)
 
     async def _open_store(self, settings: Settings) -> MetadataStore:
         if settings.meta_store.backend == "memory":
@@ -180,7 +180,7 @@ class Standalone:
         self.admin_port = listener.port
 
     async def _open_front_door(
-        self, broker: Broker, journal: Journal, storage: StorageControl, identity: int
+        self, broker: Broker, journal: Journal, tiering: Tiering, storage: StorageControl, identity: int
     ) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
         listeners, settings = self.config.listeners, self.config.settings
@@ -204,7 +204,7 @@ class Standalone:
 
         if listeners.prometheus is not None:
             metrics = BrokerMetrics(
-                broker, journal, services=services, server=server, native=native, listener=listener
+                broker, journal, tiering, services=services, server=server, native=native, listener=listener
             )
             exporter = Exporter(listeners.prometheus, metrics, broker_id=str(identity))
             await exporter.start()

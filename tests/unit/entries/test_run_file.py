@@ -1,4 +1,4 @@
-"""The bytes of a segment."""
+"""The bytes of a run."""
 
 import pytest
 from crc32c import crc32c
@@ -14,7 +14,7 @@ from pydanube.entries.run_file import (
     decode_footer,
     decode_index,
     encode_run,
-    segment_id,
+    run_id,
 )
 
 
@@ -43,14 +43,14 @@ def test_the_descriptor_describes_the_bytes():
     assert (descriptor.size, descriptor.entry_count, descriptor.topic_id) == (len(data), 3, 7)
     assert (descriptor.min_append_ms, descriptor.max_append_ms, descriptor.created_at) == (1000, 1002, 5)
     assert descriptor.checksum == f"{crc32c(data):08x}"
-    assert descriptor.segment_id == segment_id(7, 100, 103)
+    assert descriptor.run_id == run_id(7, 100, 103)
 
 
 def test_a_name_tells_whose_segment_it_is():
-    assert belongs_to(segment_id(7, 0, 10), 7)
-    assert belongs_to(segment_id(7, 0, 10) + ".tmp", 7)
-    assert not belongs_to(segment_id(7, 0, 10), 8)
-    assert not belongs_to(segment_id(0x17, 0, 10), 7)
+    assert belongs_to(run_id(7, 0, 10), 7)
+    assert belongs_to(run_id(7, 0, 10) + ".tmp", 7)
+    assert not belongs_to(run_id(7, 0, 10), 8)
+    assert not belongs_to(run_id(0x17, 0, 10), 7)
 
 
 def test_every_offset_is_inside_the_window_the_index_gives():
@@ -87,5 +87,5 @@ def test_header_footer_and_index_notice_every_changed_bit():
 def test_another_segment_in_its_place_is_noticed():
     _, descriptor = encode_run(*entries([b"a", b"b"]), created_ms=1)
     other, _ = encode_run(*entries([b"a", b"b"], first=200), created_ms=1)
-    with pytest.raises(DamagedRunError, match="another segment"):
+    with pytest.raises(DamagedRunError, match="another run"):
         check_header(b"".join(other), descriptor)

@@ -1,4 +1,4 @@
-"""Large segments are written past the page cache, and read like any other."""
+"""Large runs are written past the page cache, and read like any other."""
 
 import os
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ async def test_every_byte_is_there_whatever_the_length(tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize(("size", "can_bypass"), [(1000, True), (PAST_CACHE_BYTES_MIN, False)])
-async def test_small_segments_and_odd_file_systems_use_the_cache(
+async def test_small_runs_and_odd_file_systems_use_the_cache(
     tmp_path: Path, size: int, can_bypass: bool
 ) -> None:
     disk = Watched(can_bypass=can_bypass)

@@ -102,7 +102,7 @@ async def test_a_moment_is_found_in_segments_and_in_memory(rig, restarts):
 
 
 async def test_a_moment_in_a_large_segment_is_found_window_by_window(rig, monkeypatch):
-    monkeypatch.setattr("pydanube.history.topic_history.SCAN_BYTES", 100_000)
+    monkeypatch.setattr("pydanube.history.run_reader.SCAN_BYTES", 100_000)
     rig.settings = JournalSettings(file_bytes=4 << 20, cache_bytes_max=0)
     journal, log = await rig.open_topic()
     for number in range(100):

@@ -136,12 +136,8 @@ def test_a_variable_that_is_nearly_right_is_not_ignored(file: Path) -> None:
         ("auth: {jwt: {secret_key: hush}}", "auth.jwt: tokens are not supported yet by this release"),
         ("auth: {super_admins: [me]}", "auth.super_admins: roles are not supported yet"),
         (
-            "storage: {mode: object_store}",
-            "storage.mode: invalid enum value 'object_store', expected one of: local",
-        ),
-        (
             "storage: {write_buffer: {backend: valkey}}",
-            "storage.write_buffer: this release stores on the local disk",
+            "storage.write_buffer: not needed: a publish is on disk before it is acknowledged",
         ),
         (
             "storage: {wal: {file_sync: {interval_ms: 5}}}",
@@ -173,6 +169,40 @@ def test_the_other_names_of_the_reference_work(file: Path) -> None:
     assert settings.storage.local_retention.time_minutes == 7
     [problem] = problems(file, "storage: {root: /a, local_wal_root: /b}")
     assert "keep one of them" in problem
+
+
+def test_the_root_of_a_shared_file_system_may_have_its_old_name(file: Path) -> None:
+    settings = load(file, "storage: {mode: shared_fs, root: /mnt/danube, cache_root: /data}")
+    assert settings.storage.durable is not None
+    assert settings.storage.durable.root == "/mnt/danube"
+    assert settings.storage.local_wal_root == "/data"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("storage: {mode: cloud}", "expected one of: local, shared_fs, object_store"),
+        ("storage: {mode: shared_fs}", "storage.durable: mode shared_fs needs it"),
+        ("storage: {durable: {root: /mnt}}", "storage.durable: has no effect in mode local"),
+        (
+            "storage: {retention: {size_mb: 5}}",
+            "storage.retention: in mode local there is one copy of history",
+        ),
+        (
+            "storage: {mode: shared_fs, durable: {root: /mnt}, local_retention: {until_consumed: true}}",
+            "storage.local_retention: until_consumed and drop_unconsumed delete history",
+        ),
+        ("storage: {topic_retention: {logs: {size_mb: 5}}}", "'logs' matches no topic"),
+        (
+            "storage: {topic_retention: {/a/b: {drop_unconsumed: true}}}",
+            "drop_unconsumed: has no effect without time_minutes or size_mb",
+        ),
+        ("storage: {segments: {size_mb: 0}}", "storage.segments.size_mb"),
+    ],
+)
+def test_storage_that_cannot_be_meant_is_refused(file: Path, text: str, words: str) -> None:
+    [problem] = problems(file, text)
+    assert words in problem
 
 
 def test_a_key_given_twice_is_refused(file: Path) -> None:

@@ -1,0 +1,46 @@
+"""Checking segments that were made elsewhere, before they become the history of a topic."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from pydanube.history.segment import SegmentDescriptor, segment_id
+from pydanube.history.segment_file import topic_of, verify_segment
+from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected
+
+
+def check_files(
+    files: Sequence[Path], *, topic: str, topic_id: int, created_ms: int
+) -> list[SegmentDescriptor]:
+    """Descriptors of the files, in their order, if together they are a topic's history without a gap.
+
+    Raises:
+        Corrupt: a file is damaged.
+        Rejected: a file is another topic's, or does not continue the one before.
+    """
+    if not files:
+        raise Rejected("nothing to import: no file was sent", ErrorCode.ARGUMENT_INVALID)
+    found: list[SegmentDescriptor] = []
+    for number, file in enumerate(files):
+        findings = verify_segment(file)
+        descriptor = findings.descriptor
+        if descriptor is None or not findings.is_good:
+            raise Corrupt(
+                f"file {number} of the import: {'; '.join(findings.problems)}", ErrorCode.SEGMENT_CORRUPT
+            )
+        if str(topic_of(file)) != topic or descriptor.topic_id != topic_id:
+            raise Rejected(
+                f"file {number} of the import was made for topic {topic_of(file)} with id {descriptor.topic_id}, not for "
+                f"{topic} with id {topic_id}: make it again",
+                ErrorCode.ARGUMENT_INVALID,
+            )
+        if found and descriptor.start_offset != found[-1].next_offset:
+            raise Rejected(
+                f"file {number} of the import begins at offset {descriptor.start_offset}, the one before ends with "
+                f"{found[-1].end_offset}: send them in order and without a gap",
+                ErrorCode.ARGUMENT_INVALID,
+            )
+        name = segment_id(topic_id, descriptor.start_offset, descriptor.end_offset, created_ms)
+        found.append(msgspec.structs.replace(descriptor, segment_id=name, created_at=created_ms // 1000))
+    return found
