@@ -1,0 +1,151 @@
+"""`.proto` text to descriptors, by protoc in a process of its own.
+
+The text is hostile and protoc is C++: it runs with hard limits on memory, processor time, file size and wall
+time, without an environment, in an empty folder, and can import nothing but the given references and
+Google's well-known types. Whatever happens to it, the broker sees bytes or `Rejected`.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from pydanube.kernel.errors import Rejected
+from pydanube.schemas.limits import check_sizes, refuse
+from pydanube.schemas.recently_used import RecentlyUsed
+
+ROOT_FILE: Final = "schema.proto"
+"""The name under which protoc sees the text itself."""
+
+WALL_SECONDS_MAX: Final = 10
+CPU_SECONDS_MAX: Final = 5
+MEMORY_BYTES_MAX: Final = 512 * 1024 * 1024
+OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
+COMPLAINT_BYTES_MAX: Final = 2_000
+
+CACHED_MAX: Final = 256
+CACHED_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# Limits are set by the child itself, before it reads the text: code between fork and exec is not safe in a
+# process that has threads.
+_CHILD: Final = f"""
+import resource, sys
+limits = dict(AS={MEMORY_BYTES_MAX}, CPU={CPU_SECONDS_MAX}, FSIZE={OUTPUT_BYTES_MAX}, NOFILE=64, CORE=0)
+for name, most in limits.items():
+    resource.setrlimit(getattr(resource, "RLIMIT_" + name), (most, most))
+sys.path.append(sys.argv[1])
+from grpc_tools import _protoc_compiler
+sys.exit(_protoc_compiler.run_main([argument.encode() for argument in ["protoc", *sys.argv[2:]]]))
+"""
+
+_REFERENCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,15}\.proto")
+_REFERENCE_NAME_CHARACTERS_MAX = 200
+# Lines such as "W0000 00:00:1794 11868 parser.cc:659] No syntax specified": notes of the compiler's to itself.
+_LOG_LINE = re.compile(r"[IWEF]\d{4} ")
+_RESERVED_NAMES = (ROOT_FILE, "google/protobuf/")
+
+_compiled: RecentlyUsed[bytes, bytes] = RecentlyUsed(count_max=CACHED_MAX, weight_max=CACHED_BYTES_MAX)
+_compiled_lock = Lock()
+
+
+def compile_proto(text: bytes, references: Mapping[str, bytes]) -> bytes:
+    """A serialized FileDescriptorSet of the text, everything it imports before it. Blocks for about 0.1 s.
+
+    Raises:
+        Rejected: protoc refuses the text, or the limits end it; the reason is protoc's own.
+    """
+    check_sizes(text, references)
+    key = _digest(text, references)
+    with _compiled_lock:
+        known = _compiled.get(key)
+    if known is not None:
+        return known
+    descriptors = _run_protoc(text, references)
+    with _compiled_lock:
+        _compiled.add(key, descriptors, len(descriptors))
+    return descriptors
+
+
+def _digest(text: bytes, references: Mapping[str, bytes]) -> bytes:
+    digest = sha256(sha256(text).digest())
+    for name in sorted(references):
+        digest.update(sha256(name.encode(errors="replace")).digest() + sha256(references[name]).digest())
+    return digest.digest()
+
+
+def _run_protoc(text: bytes, references: Mapping[str, bytes]) -> bytes:
+    tools = find_spec("grpc_tools")
+    if tools is None or not tools.submodule_search_locations:
+        raise refuse(
+            "this broker cannot compile .proto text: install the package grpcio-tools beside it, "
+            "or register a FileDescriptorSet (protoc --include_imports --descriptor_set_out)"
+        )
+    package = Path(tools.submodule_search_locations[0])
+    with tempfile.TemporaryDirectory(prefix="danube-protoc-") as scratch:
+        sources, results = Path(scratch, "sources"), Path(scratch, "results")
+        sources.mkdir()
+        results.mkdir()
+        (sources / ROOT_FILE).write_bytes(text)
+        for name, reference in references.items():
+            _write_reference(sources, name, reference)
+        command = [sys.executable, "-I", "-S", "-c", _CHILD, str(package.parent)]
+        command += [f"-I{sources}", f"-I{package / '_proto'}", "--include_imports"]
+        command += [f"--descriptor_set_out={results / 'descriptors'}", ROOT_FILE]
+        with (results / "complaints").open("wb") as complaints:
+            try:
+                ended = subprocess.run(
+                    command,
+                    cwd=sources,
+                    env={},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=complaints,
+                    timeout=WALL_SECONDS_MAX,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise refuse(
+                    f"the .proto text was not compiled within {WALL_SECONDS_MAX} s: make it smaller"
+                ) from error
+        if ended.returncode != 0:
+            raise _refusal(ended.returncode, results / "complaints", sources)
+        return (results / "descriptors").read_bytes()
+
+
+def _write_reference(sources: Path, name: str, text: bytes) -> None:
+    if (
+        len(name) > _REFERENCE_NAME_CHARACTERS_MAX
+        or _REFERENCE_NAME.fullmatch(name) is None
+        or name.startswith(_RESERVED_NAMES)
+    ):
+        raise refuse(
+            f"invalid reference name {name[:_REFERENCE_NAME_CHARACTERS_MAX]!r}: expected a relative path such as "
+            f"common/money.proto, other than {ROOT_FILE} and google/protobuf/"
+        )
+    path = sources / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    except OSError as error:  # one name is a folder of another
+        raise refuse(f"reference {name!r} cannot stand beside the others: {error.strerror}") from error
+
+
+def _refusal(code: int, complaints: Path, sources: Path) -> Rejected:
+    with complaints.open("rb") as file:
+        said = file.read(COMPLAINT_BYTES_MAX).decode(errors="replace").replace(f"{sources}/", "")
+    lines = [
+        line for line in said.splitlines() if not line.startswith("WARNING: ") and not _LOG_LINE.match(line)
+    ]
+    # A signal, or Python failing inside the limits, is not protoc's opinion of the text.
+    if code < 0 or not lines or lines[0].startswith("Traceback"):
+        return refuse(
+            f"the .proto text needs more than {CPU_SECONDS_MAX} s or {MEMORY_BYTES_MAX >> 20} MiB to compile: "
+            "make it smaller"
+        )
+    return refuse(f"the .proto text does not compile: {'; '.join(lines)}")
