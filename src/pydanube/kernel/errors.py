@@ -152,7 +152,6 @@ class ErrorCode(Enum):
     )
     TOKEN_INVALID = (701, Status.UNAUTHENTICATED, "the token cannot be accepted")
     TOKEN_EXPIRED = (702, Status.UNAUTHENTICATED, "the token's time is over: get a new one")
-    CERTIFICATE_INVALID = (703, Status.UNAUTHENTICATED, "the client certificate names nobody")
     TOKENS_NOT_CONFIGURED = (
         704,
         Status.FAILED_PRECONDITION,
