@@ -1,12 +1,19 @@
 """An admin port in front of stored history that lies in a folder, for the commands that talk to one."""
 
 import asyncio
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
+
+from pydanube.wire.grpc_connection import GrpcServer
+from pydanube.wire.listener import server_tls
+from pydanube.wire.routes import AdminPlane
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("stored_history")
@@ -24,26 +31,45 @@ def history(tmp_path: Path) -> StoredHistory:
 
 @pytest.fixture
 def admin_addr(history: StoredHistory) -> Iterator[str]:
-    """The address of an admin port that serves it; the command under test has an event loop of its own."""
-    from pydanube.wire.grpc_connection import GrpcServer
-    from pydanube.wire.routes import AdminPlane
+    """The address of an admin port that serves it."""
+    with serving(history) as port:
+        yield f"127.0.0.1:{port}"
 
+
+@pytest.fixture
+def tls_admin(history: StoredHistory, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The same by TLS: its address, and the certificate to trust."""
+    authority = trustme.CA()
+    ca, chain, key = tmp_path / "ca.pem", tmp_path / "chain.pem", tmp_path / "key.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    certificate = authority.issue_cert("127.0.0.1")
+    chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    certificate.private_key_pem.write_to_path(str(key))
+    with serving(history, server_tls(chain, key)) as port:
+        yield f"https://127.0.0.1:{port}", ca
+
+
+@contextmanager
+def serving(history: StoredHistory, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port, on an event loop in a thread: the command under test has a loop of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     async def start() -> tuple[asyncio.Server, GrpcServer]:
         server = GrpcServer(AdminPlane.of(history).routes())
-        return await loop.create_server(server.new_connection, "127.0.0.1", 0), server
+        return await loop.create_server(server.new_connection, "127.0.0.1", 0, ssl=tls), server
 
     acceptor, server = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield f"127.0.0.1:{acceptor.sockets[0].getsockname()[1]}"
 
     async def stop() -> None:
         acceptor.close()
         await server.connections.drain(1.0)
 
-    asyncio.run_coroutine_threadsafe(stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    try:
+        yield acceptor.sockets[0].getsockname()[1]
+    finally:
+        asyncio.run_coroutine_threadsafe(stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -9,6 +9,7 @@ from random import randbytes
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 from stored_history import StoredHistory, store_down, write_segment
 
 from pydanube.cli.main import main
@@ -66,6 +67,16 @@ def test_describing_shows_every_fact_of_the_storage(admin_addr: str) -> None:
     assert (document["failures"], document["lag_seconds"], document["fsync"]) == (3, 12.5, "always")
 
 
+def test_a_broker_that_speaks_tls_is_reached_with_its_certificate(tls_admin: tuple[str, Path]) -> None:
+    address, ca = tls_admin
+    arguments = ("topics", "describe", "/default/orders", "--admin-addr", address)
+    shown = danube(*arguments, "--ca", str(ca))
+    assert shown.exit_code == 0, shown.output
+    untrusted = danube(*arguments)
+    assert untrusted.exit_code == 3
+    assert "no broker answers on 127.0.0.1" in untrusted.stderr
+
+
 # segments list
 
 
@@ -89,6 +100,18 @@ def test_segments_as_a_document_have_every_field(history: StoredHistory, admin_a
     expected = history.descriptors[1]
     fields = {name: getattr(expected, name) for name in expected.__struct_fields__}
     assert document == fields | {"messages": 10, "place": f"store://{expected.segment_id}"}
+
+
+def test_a_list_of_many_pages_is_whole(history: StoredHistory, admin_addr: str) -> None:
+    history.add(0, 9)
+    one = history.descriptors[0]
+    history.descriptors = [
+        replace(one, start_offset=start, end_offset=start + 9) for start in range(0, 25_010, 10)
+    ]
+    found = json.loads(
+        danube("segments", "list", "/default/orders", "--admin-addr", admin_addr, "-o", "json").stdout
+    )
+    assert [each["start_offset"] for each in found] == list(range(0, 25_010, 10))
 
 
 # segments verify
