@@ -69,9 +69,11 @@ def _numbers(tag: int, column: pa.Array) -> Part:
     """A varint field; nothing where the column is null."""
     if column.null_count == len(column):
         return _EMPTY
-    values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy().view(np.uint64)
-    encoded = _varints(tag, values)
-    return encoded if column.null_count == 0 else pc.if_else(column.is_valid(), encoded, _EMPTY)
+    numbers = column.view(pa.int64())
+    if column.null_count == 0:
+        return _varints(tag, numbers.to_numpy().view(np.uint64))
+    encoded = _varints(tag, pc.fill_null(numbers, 0).to_numpy().view(np.uint64))
+    return pc.if_else(column.is_valid(), encoded, _EMPTY)
 
 
 def _texts(tag: int, column: pa.Array) -> Part:
@@ -104,7 +106,7 @@ def _attributes(column: pa.MapArray) -> Part:
     # Entries of a row lie side by side, so a row's bytes are what its first to its last entry take.
     _, ends, data = fields.buffers()
     bounds = np.frombuffer(ends, np.int32, len(fields) + 1)[offsets - first]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(bounds), data])
+    return _binary(bounds, data)
 
 
 def _sized(tag: int, values: Part) -> Part:
@@ -112,31 +114,47 @@ def _sized(tag: int, values: Part) -> Part:
     if not isinstance(values, pa.Array):
         data = values.as_py()
         return _constant(bytes((tag,)) + encode_varint(len(data)) + data)
-    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.uint64)
+    lengths = pc.binary_length(values)
+    if values.null_count:
+        lengths = pc.fill_null(lengths, 0)
+    lengths = lengths.to_numpy().astype(np.uint64)
     return pc.binary_join_element_wise(_varints(tag, lengths), values, _EMPTY)
 
 
 def _varints(tag: int, values: npt.NDArray[np.uint64]) -> Part:
     """The tag and the number of each row; at least one row."""
-    largest = int(values.max())
-    if int(values.min()) == largest:
+    smallest, largest = int(values.min()), int(values.max())
+    if smallest == largest:
         return _constant(bytes((tag,)) + encode_varint(largest))
-    width = max((largest.bit_length() + 6) // 7, 1)
-    shifts = np.arange(0, 7 * width, 7, dtype=np.uint64)
-    rest = values[:, None] >> shifts
-    # A digit is there if it is the first one or anything is left at it, and says so if more follow.
-    present = rest != 0
-    present[:, 0] = True
-    digits = np.empty((len(values), width + 1), np.uint8)
-    digits[:, 0] = tag
-    digits[:, 1:] = rest & np.uint64(0x7F)
-    digits[:, 1:-1] |= present[:, 1:].astype(np.uint8) << 7
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(present.sum(axis=1) + 1, out=ends[1:])
-    used = np.ones((len(values), width + 1), np.bool_)
-    used[:, 1:] = present
+    fewest, most = _digits(smallest), _digits(largest)
+    count = len(values)
+    # Row 0 has the tags, row k the k-th digits; a digit's highest bit says whether another one follows.
+    encoded = np.empty((most + 1, count), np.uint8)
+    encoded[0] = tag
+    for digit in range(most):
+        encoded[digit + 1] = values >> np.uint64(7 * digit)
+    encoded[1:fewest] |= 0x80
+    encoded[most] &= 0x7F
+    if fewest == most:
+        return _binary(np.arange(0, count * (most + 1) + 1, most + 1, dtype=np.int32), encoded.T.ravel())
+    present = np.ones((most + 1, count), np.bool_)
+    for digit in range(fewest, most):
+        follows = values >= np.uint64(1 << 7 * digit)
+        encoded[digit] = np.where(follows, encoded[digit] | 0x80, encoded[digit] & 0x7F)
+        present[digit + 1] = follows
+    ends = np.zeros(count + 1, np.int32)
+    np.cumsum(present.sum(axis=0), out=ends[1:])
+    return _binary(ends, encoded.T[present.T])
+
+
+def _digits(value: int) -> int:
+    """Bytes of a varint."""
+    return max((value.bit_length() + 6) // 7, 1)
+
+
+def _binary(ends: npt.NDArray[np.int32], data: Any) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digits[used])]
+        pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]
     )
 
 
