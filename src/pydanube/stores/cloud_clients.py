@@ -187,9 +187,7 @@ def _gcs_options(settings: DurableSettings, root: Root) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if settings.endpoint is not None:
         options["base_url"] = settings.endpoint.rstrip("/")
-    if settings.anonymous:
-        options["skip_signature"] = True
-    elif settings.credentials_json is not None:
+    if settings.credentials_json is not None:
         options["service_account_key"] = settings.credentials_json
     elif settings.credentials_path is not None:
         options["application_credentials"] = settings.credentials_path
@@ -197,9 +195,7 @@ def _gcs_options(settings: DurableSettings, root: Root) -> dict[str, Any]:
 
 
 def _gcs_identity(settings: DurableSettings, root: Root) -> Identity:
-    if settings.anonymous:
-        credentials = "no credentials (storage.durable.anonymous)"
-    elif settings.credentials_json is not None:
+    if settings.credentials_json is not None:
         credentials = "the key of storage.durable.credentials_json"
     elif settings.credentials_path is not None:
         credentials = f"the key of {settings.credentials_path} (storage.durable.credentials_path)"
@@ -224,17 +220,13 @@ def _azure_options(settings: DurableSettings, root: Root) -> dict[str, Any]:
         options["endpoint"] = settings.endpoint.rstrip("/")
     if settings.account_name is not None:
         options["account_name"] = settings.account_name
-    if settings.anonymous:
-        options["skip_signature"] = True
-    elif settings.account_key is not None:
+    if settings.account_key is not None:
         options["account_key"] = settings.account_key
     return options
 
 
 def _azure_identity(settings: DurableSettings, root: Root) -> Identity:
-    if settings.anonymous:
-        credentials = "no credentials (storage.durable.anonymous)"
-    elif settings.account_key is not None:
+    if settings.account_key is not None:
         credentials = "the key of storage.durable.account_key"
     else:
         credentials = "the credentials of the environment or the machine's managed identity"

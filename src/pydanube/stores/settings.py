@@ -39,9 +39,9 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A directory; or `bucket/prefix`, with or without s3://, gs://, az:// or azblob:// before it."""
     endpoint: Text | None = None
     """Another address than the provider's own: MinIO, Ceph, an emulator."""
-    anonymous: bool = False
-    """Ask without credentials."""
 
+    anonymous: bool = False
+    """Ask without credentials: for a store that is protected by its network alone."""
     region: Text | None = None
     access_key: Text | None = None
     secret_key: Text | None = None
@@ -95,7 +95,6 @@ _BACKENDS_OF = {
     **dict.fromkeys(
         (
             "endpoint",
-            "anonymous",
             "request_timeout_seconds",
             "max_retries",
             "upload_part_mb",
@@ -105,6 +104,7 @@ _BACKENDS_OF = {
     ),
     **dict.fromkeys(
         (
+            "anonymous",
             "region",
             "access_key",
             "secret_key",
@@ -221,7 +221,7 @@ def _about_credentials(settings: DurableSettings) -> list[tuple[str, str]]:
             found.append(("account_name", "is required with account_key"))
         if not _is_base64(settings.account_key):
             found.append(("account_key", "is not Base64: copy the whole key"))
-    if settings.anonymous:
+    if settings.backend is Backend.S3 and settings.anonymous:
         found += [
             (name, "has no effect with anonymous: remove one of them")
             for name in (
