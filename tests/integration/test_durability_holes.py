@@ -4,6 +4,7 @@ docs/durability.md lists them all under the numbers used here; those that other 
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from broker_harness.wire_client import WireClient
 from pydanube.protocol import danube_pb2 as pb
 from pydanube.protocol import storage_admin_pb2 as admin_pb
 
+ROOT = Path(__file__).parents[2]
 TOPIC = "/default/t"
 SMALL_FILES: dict[str, Any] = {"wal": {"rotation": {"max_bytes": 1 << 20}, "cache_bytes_max": 0}}
 
@@ -205,3 +207,15 @@ async def test_sealing_in_the_middle_of_publishing_loses_and_repeats_nothing(tmp
         assert [start for start, _ in segments[1:]] == [end + 1 for _, end in segments[:-1]]
         assert segments[-1][1] == 399
         assert await read_all(operator.native) == [(number, str(number)) for number in range(400)]
+
+
+def test_every_proof_the_document_names_exists() -> None:
+    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8")
+    proofs = re.findall(r"(tests/\S+\.py)::(test_\w+)", text)
+    missing = [
+        f"{file}::{name}"
+        for file, name in proofs
+        if not re.search(rf"def {name}\(", (ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert missing == []
+    assert len(proofs) > 20
