@@ -79,6 +79,17 @@ def test_a_column_is_there_only_if_a_message_has_a_value(make_group: MakeGroup, 
     assert decode_head(layout).publish_time == NOW
 
 
+@pytest.mark.parametrize("request_id", [None, 1])
+def test_maps_without_entries_are_no_attributes(
+    make_group: MakeGroup, make_message: Make, request_id: int | None
+) -> None:
+    group = make_group(_run(make_message, 0, RUN, attributes=[], request_id=request_id))
+    for _, body, _, is_timed in group.rows(0, **WHOLE):
+        assert not is_timed
+        for row in arrow.rows(body, TOPIC) if is_batch(body) else [body]:
+            assert dict(StreamMessage.FromString(row).attributes) == {}
+
+
 def test_few_messages_go_as_rows(make_group: MakeGroup, make_message: Make) -> None:
     group = make_group(_run(make_message, 0, RUN - 1))
     assert _shape(group.rows(0, **WHOLE)) == [(offset, 1, False) for offset in range(RUN - 1)]
