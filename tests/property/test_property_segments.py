@@ -111,7 +111,9 @@ def columns_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, object]]:
     found = []
     for values in zip(*[column.to_pylist() for column in columns.values()], strict=True):
         message = dict(zip(names, values, strict=True))
-        message["attributes"] = dict(message["attributes"]) if message["attributes"] else None
+        attributes = message["attributes"] or []
+        message["attributes"] = dict(attributes) or None
+        assert len(dict(attributes)) == len(attributes)
         for name in ("schema_id", "producer_id", "request_id"):
             if message[name] is not None:
                 message[name] %= 2**64

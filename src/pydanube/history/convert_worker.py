@@ -7,6 +7,7 @@ has ended, or needs it no longer.
 """
 
 import os
+import signal
 import sys
 from queue import Queue
 from threading import Thread
@@ -25,6 +26,8 @@ NICENESS = 10
 
 def main() -> None:
     os.nice(NICENESS)
+    # The interrupt key reaches every process of a terminal, but when to end is the broker's to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     answers = _claim_output()

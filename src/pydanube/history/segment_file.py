@@ -35,6 +35,8 @@ from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 
+ROW_GROUP_BYTES_MAX: Final = 256 << 20
+"""Well within what Arrow's 32-bit positions reach, whatever a job asks for."""
 CHECK_BYTES: Final = 1 << 20
 FOOTER_BYTES_MAX: Final = 64 << 20
 """More than a segment of a million row groups has."""
@@ -55,6 +57,7 @@ def write_segment(job: ConvertJob) -> Converted:
         Unavailable: the disk failed or has no room.
     """
     last = job.runs[-1].descriptor
+    row_group_bytes = min(job.row_group_bytes, ROW_GROUP_BYTES_MAX)
     try:
         with SegmentWriter(
             Path(job.spool),
@@ -62,10 +65,10 @@ def write_segment(job: ConvertJob) -> Converted:
             topic_id=last.topic_id,
             epoch=last.epoch,
             created_ms=job.created_ms,
-            row_group_bytes=job.row_group_bytes,
+            row_group_bytes=row_group_bytes,
         ) as writer:
             for run in job.runs:
-                for entries in read_entries(run, bytes_wanted=job.row_group_bytes):
+                for entries in read_entries(run, bytes_wanted=row_group_bytes):
                     for window in _windows(entries, writer):
                         writer.add(columns_of(window, job.topic))
             return writer.finish()

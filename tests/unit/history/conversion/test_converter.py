@@ -49,6 +49,15 @@ async def test_the_worker_gives_way_to_the_broker(converter, make_run, make_job,
     )
 
 
+async def test_the_interrupt_key_is_not_for_the_worker(converter, make_run, make_job, row):
+    job = make_job(make_run([row(b"a")]))
+    await converter.convert(job)
+    pid = converter.process_id
+    os.kill(pid, signal.SIGINT)
+    await converter.convert(job)
+    assert converter.process_id == pid
+
+
 async def test_jobs_share_one_worker_one_after_the_other(converter, make_run, make_job, row):
     jobs = [make_job(make_run([row(b"a")], start=number)) for number in range(4)]
     converted = await asyncio.gather(*[converter.convert(job) for job in jobs])

@@ -288,6 +288,13 @@ def test_verifying_names_the_damaged_row_group_and_column(mixed):
     assert findings.messages < 107
 
 
+def test_a_damaged_page_is_found_though_nothing_is_compressed(make_run, make_job, row):
+    converted = write_segment(make_job(make_run([row(os.urandom(1000)) for _ in range(50)])))
+    payload = pq.read_metadata(converted.path).row_group(0).column(9)
+    changed(converted.path, payload.data_page_offset + payload.total_compressed_size // 2, b"????")
+    assert any("column payload is damaged" in problem for problem in verify_segment(converted.path).problems)
+
+
 @pytest.mark.parametrize("kept", [0, 3, 7, 500, -1, -9])
 def test_a_file_cut_short_is_corrupt(mixed, kept):
     data = Path(mixed.path).read_bytes()[:kept]
