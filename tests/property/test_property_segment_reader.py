@@ -1,13 +1,20 @@
 """Whatever was published and sealed comes back out of a segment as the same messages, cut anywhere."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pydanube.history.columns import SEGMENT_SCHEMA
+from pydanube.history.damage import DamagedSegmentError
+from pydanube.history.segment import SegmentDescriptor
+from pydanube.history.segment_footer import decode_footer, decode_group
 from pydanube.history.segment_rows import RowGroup
+from pydanube.history.segment_writer import SegmentWriter
+from pydanube.kernel.names import TopicName
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import arrow
 from pydanube.protocol.native.batch import is_batch, message_count
@@ -141,6 +148,53 @@ def test_every_batch_is_one_a_broker_would_take(entries: list[Entry]) -> None:
     for _, body, _, is_timed in group.rows(0, messages_max=1 << 20, bytes_max=1 << 30):
         if is_batch(body):
             assert check_batch(body).is_timed == is_timed
+
+
+class Sealed(NamedTuple):
+    """A segment as its writer made it."""
+
+    data: bytes
+    descriptor: SegmentDescriptor
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Sealed:
+    keys = [None, "key", ""] * 20
+    timed = BatchHead(producer_id=3, producer_name="p", publish_time=5, ttl=1000, attributes={"k": "v"})
+    batch = arrow.encode_payloads([b"payload %d" % n for n in range(60)], timed, routing_keys=keys)
+    row = StreamMessage(request_id=1, msg_id=MsgID(topic_name=TOPIC, broker_addr="b"), payload=b"row" * 20)
+    entries = [Entry(row.SerializeToString(), 50 + number) for number in range(40)]
+    first, second = _segment_columns(entries, 0), _segment_columns([Entry(batch, 99)], 40)
+    with SegmentWriter(
+        tmp_path_factory.mktemp("spool"), topic=TOPIC, topic_id=7, epoch=1, created_ms=1, row_group_bytes=1
+    ) as writer:
+        writer.add(pa.Table.from_batches([first]))
+        writer.add(pa.Table.from_batches([second]))
+        converted = writer.finish()
+    return Sealed(Path(converted.path).read_bytes(), converted.descriptor)
+
+
+@given(st.integers(0, 1 << 16), st.binary(min_size=1, max_size=12) | st.just(bytes(40)))
+def test_damage_anywhere_is_told_or_changes_nothing(sealed: Sealed, position: int, damage: bytes) -> None:
+    data = bytearray(sealed.data)
+    position %= len(data) - len(damage)
+    data[position : position + len(damage)] = damage
+    try:
+        found = _read_whole(bytes(data), sealed.descriptor)
+    except DamagedSegmentError:
+        assert bytes(data) != sealed.data
+    else:
+        assert found == _read_whole(sealed.data, sealed.descriptor)
+
+
+def _read_whole(data: bytes, descriptor: SegmentDescriptor) -> list[tuple[int, bytes, int, bool]]:
+    topic = TopicName.parse(TOPIC)
+    footer = decode_footer(data, topic, descriptor)
+    rows: list[tuple[int, bytes, int, bool]] = []
+    for facts in footer.groups:
+        group = decode_group(data[facts.start : facts.end], footer, facts, topic, descriptor)
+        rows += group.rows(facts.first_offset, messages_max=1 << 20, bytes_max=1 << 30)
+    return rows
 
 
 def _based(entries: list[Entry], offset: int) -> list[tuple[int, Entry]]:
