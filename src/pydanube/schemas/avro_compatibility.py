@@ -5,6 +5,8 @@ comparison walks both graphs at once. A pair met again is not compared again: it
 compared (a recursive type) or already reported.
 """
 
+from collections import deque
+
 from pydanube.schemas.avro_types import (
     NO_DEFAULT,
     Array,
@@ -35,6 +37,7 @@ def problems_between(reader: AvroType, writer: AvroType) -> list[Incompatibility
     """Why some data of `writer` cannot be read with `reader`, in the order of the reader's fields."""
     comparison = _Comparison()
     comparison.compare(reader, writer, "")
+    comparison.finish()
     return comparison.problems
 
 
@@ -42,17 +45,24 @@ class _Comparison:
     def __init__(self) -> None:
         self.problems: list[Incompatibility] = []
         self._met: set[tuple[int, int]] = set()
+        self._pending: deque[tuple[AvroType, AvroType, str]] = deque()
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> None:
-        """Note every reason at this place and below."""
+        """Have a pair compared that was not met before."""
         pair = (id(reader), id(writer))
-        if pair in self._met or len(self.problems) >= PROBLEMS_MAX:
-            return
-        if len(self._met) >= COMPARISONS_MAX:
-            self._note(path, "cannot_be_shown", "the schemas are too large to compare: split them")
-            self.problems[PROBLEMS_MAX:] = []
-            return
-        self._met.add(pair)
+        if pair not in self._met:
+            self._met.add(pair)
+            self._pending.append((reader, writer, path))
+
+    def finish(self) -> None:
+        """Compare all that is pending; a list of work, since types may refer to each other in long chains."""
+        while self._pending and len(self.problems) < PROBLEMS_MAX:
+            if len(self._met) > COMPARISONS_MAX:
+                self._note("", "cannot_be_shown", "the schemas are too large to be compared: split them")
+                return
+            self._compare(*self._pending.popleft())
+
+    def _compare(self, reader: AvroType, writer: AvroType, path: str) -> None:
         if isinstance(writer, Union):
             for branch in writer.branches:
                 self.compare(

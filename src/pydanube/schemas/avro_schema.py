@@ -10,7 +10,7 @@ from pydanube.schemas.avro_parser import parse_types
 from pydanube.schemas.avro_types import AvroType
 from pydanube.schemas.documents import fingerprint_of, read_document
 from pydanube.schemas.format import Incompatibility, ParsedSchema, SchemaKind, other_kind
-from pydanube.schemas.limits import check_sizes
+from pydanube.schemas.limits import check_sizes, refuse
 
 # Schemas met in container headers whose verdict is remembered; producers of one topic use a handful.
 WRITERS_MAX = 16
@@ -85,4 +85,11 @@ def parse_avro(definition: bytes, references: Mapping[str, bytes]) -> AvroSchema
     check_sizes(definition, references)
     document = read_document(definition)
     others = {name: read_document(text, name=f"the reference {name!r}") for name, text in references.items()}
-    return AvroSchema(definition.decode(), fingerprint_of(document, others), parse_types(document, others))
+    try:
+        return AvroSchema(
+            definition.decode(), fingerprint_of(document, others), parse_types(document, others)
+        )
+    except RecursionError as error:
+        raise refuse(
+            "the references lead more than a thousand types deep: declare fewer types in one"
+        ) from error

@@ -40,6 +40,17 @@ def fingerprint_of(document: Json, references: Mapping[str, Json]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
 
 
+def same_json(one: Json, other: Json) -> bool:
+    """Equality as JSON Schema has it: 1 is 1.0, but true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return bool(one == other)
+
+
 def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     # Two parsers may choose differently between two values of one key: such a text has no one meaning.
     found = dict(pairs)
