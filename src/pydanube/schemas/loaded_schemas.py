@@ -65,6 +65,10 @@ class LoadedSchemas:
         # One who gives up waiting must not take the answer from the others.
         return await asyncio.shield(task)
 
+    async def check_payload(self, schema: ParsedSchema, payload: bytes) -> str | None:
+        """As the schema does, but in a thread."""
+        return await self._parser.aside(schema.check_payload, payload)
+
     def forget(self, schema_id: int, version: int) -> None:
         """Drop a deleted version, also one that is just being loaded."""
         self._deletions += 1

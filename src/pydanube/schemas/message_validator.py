@@ -1,7 +1,8 @@
 """Whether a message follows its topic's schema, asked before it is stored.
 
-`check_now` answers from memory and awaits nothing. It returns None only while the named schema is not in
-memory, which is true of the first message with it; the caller then awaits `check`, which loads it:
+`check_now` answers from memory and awaits nothing. It returns None while the named schema is not in memory,
+which is true of the first message with it, and for payloads too large to be checked within one turn of the
+event loop; the caller then awaits `check`, which loads the schema and checks large payloads in a thread:
 
     verdict = validator.check_now(schema_id, schema_version, payload)
     if verdict is None:
@@ -21,6 +22,9 @@ from pydanube.schemas.topic_schemas import TopicSchema, ValidationPolicy
 
 FIRST_VERSION: Final = 1
 """What a message means that names no version."""
+
+LARGE_PAYLOAD_BYTES: Final = 256 * 1024
+"""From here on a payload is checked beside the event loop."""
 
 
 class Reason(Enum):
@@ -71,9 +75,10 @@ class MessageValidator:
         schema: ParsedSchema | None = None
         if config.enable_payload_validation and subject == config.subject:
             schema = self._loaded.get(schema_id, version)
-            if schema is None:
+            if schema is None or len(payload) >= LARGE_PAYLOAD_BYTES:
                 return None
-        return self._judge(config, _Named(schema_id, version, subject, schema), payload)
+        problem = schema.check_payload(payload) if schema is not None else None
+        return self._judge(config, _Named(schema_id, version, subject, schema), problem)
 
     async def check(self, schema_id: int | None, schema_version: int | None, payload: bytes) -> Verdict:
         """The verdict, after loading what it needs."""
@@ -85,7 +90,8 @@ class MessageValidator:
         schema: ParsedSchema | None = None
         if config.enable_payload_validation and subject == config.subject:
             schema = await self._loaded.load(schema_id, version)
-        return self._judge(config, _Named(schema_id, version, subject, schema), payload)
+        problem = await self._loaded.check_payload(schema, payload) if schema is not None else None
+        return self._judge(config, _Named(schema_id, version, subject, schema), problem)
 
     def _judge_unnamed(self, config: TopicSchema) -> Verdict:
         """Of a message that names no schema, or on a topic that asks for none."""
@@ -106,7 +112,7 @@ class MessageValidator:
             "the topic enforces schemas and is bound to no subject: configure one",
         )
 
-    def _judge(self, config: TopicSchema, named: "_Named", payload: bytes) -> Verdict:
+    def _judge(self, config: TopicSchema, named: "_Named", problem: str | None) -> Verdict:
         self.checked += 1
         if named.subject is None:
             return self._fail(
@@ -124,7 +130,6 @@ class MessageValidator:
             return self._fail(
                 config, Reason.UNKNOWN_SCHEMA, f"subject {named.subject!r} has no version {named.version}"
             )
-        problem = named.schema.check_payload(payload)
         if problem is None:
             return ACCEPTED
         return self._fail(

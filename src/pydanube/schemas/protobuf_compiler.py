@@ -32,17 +32,28 @@ COMPLAINT_BYTES_MAX: Final = 2_000
 CACHED_MAX: Final = 256
 CACHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
-# Limits are set by the child itself, before it reads the text: code between fork and exec is not safe in a
-# process that has threads.
-_CHILD: Final = f"""
-import resource, sys
-limits = dict(AS={MEMORY_BYTES_MAX}, CPU={CPU_SECONDS_MAX}, FSIZE={OUTPUT_BYTES_MAX}, NOFILE=64, CORE=0)
-for name, most in limits.items():
-    resource.setrlimit(getattr(resource, "RLIMIT_" + name), (most, most))
+_COMPILE: Final = """
 sys.path.append(sys.argv[1])
 from grpc_tools import _protoc_compiler
 sys.exit(_protoc_compiler.run_main([argument.encode() for argument in ["protoc", *sys.argv[2:]]]))
 """
+
+
+def child_program(*, cpu_seconds: int = CPU_SECONDS_MAX, program: str = _COMPILE) -> str:
+    """What the child runs, within its limits.
+
+    It sets them itself, before it reads the text: code between fork and exec is not safe in a process that
+    has threads.
+    """
+    return f"""
+import resource, sys
+limits = dict(AS={MEMORY_BYTES_MAX}, CPU={cpu_seconds}, FSIZE={OUTPUT_BYTES_MAX}, NOFILE=64, CORE=0)
+for name, most in limits.items():
+    resource.setrlimit(getattr(resource, "RLIMIT_" + name), (most, most))
+{program}"""
+
+
+_CHILD: Final = child_program()
 
 _REFERENCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,15}\.proto")
 _REFERENCE_NAME_CHARACTERS_MAX = 200

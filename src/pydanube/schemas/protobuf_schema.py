@@ -24,10 +24,13 @@ from pydanube.schemas.limits import NODES_MAX, REFERENCES_MAX, check_sizes, refu
 from pydanube.schemas.protobuf_compatibility import problems_reading
 from pydanube.schemas.protobuf_compiler import compile_proto
 from pydanube.schemas.protobuf_succession import problems_succeeding
+from pydanube.schemas.protobuf_unfolding import UNFOLDED_BYTES_MAX, Unfolding
 
 FILES_MAX: Final = REFERENCES_MAX + 32
 """The definition, its references, and what Google's well-known types bring along."""
 MESSAGES_NAMED_MAX: Final = 10
+MISFIT_SEARCH_BYTES_MAX: Final = 64 * 1024
+"""Payloads up to here are searched for fields of another wire type: each unknown field costs an object."""
 
 _CHOSEN_MESSAGE = re.compile(r"^[ \t]*//[ \t]*danube:message=([\w.]+)[ \t]*\r?$", re.MULTILINE)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]+=?=?\s*")
@@ -46,6 +49,7 @@ class ProtobufSchema:
         self.message_name: str = message.full_name
         self.fingerprint = "sha256:" + sha256(text.encode()).hexdigest()
         self._from_bytes = GetMessageClass(message).FromString
+        self._unfolding = Unfolding(message)
         self._has_required = _has_required(message)
 
     def problems_reading(self, written: ParsedSchema) -> list[Incompatibility]:
@@ -58,16 +62,18 @@ class ProtobufSchema:
         return problems_succeeding(self.message, older.message) if isinstance(older, ProtobufSchema) else []
 
     def check_payload(self, payload: bytes) -> str | None:
+        if not self._unfolding.is_harmless(payload):
+            return f"a {self.message_name} of {len(payload)} bytes that unfolds to more than {UNFOLDED_BYTES_MAX >> 20} MiB"
         try:
             message = self._from_bytes(payload)
         except DecodeError:
             return f"not a {self.message_name}: the {len(payload)} bytes do not parse as this message"
         if self._has_required and not message.IsInitialized():
             return f"not a whole {self.message_name}: required fields are missing"
+        if len(payload) > MISFIT_SEARCH_BYTES_MAX:
+            return None
         unknown = UnknownFieldSet(message)
-        if len(unknown):
-            return self._misfit(unknown)
-        return None
+        return self._misfit(unknown) if len(unknown) else None
 
     def _misfit(self, unknown: UnknownFieldSet) -> str | None:
         """A field of a later version may be unknown; one that this version declares otherwise may not."""

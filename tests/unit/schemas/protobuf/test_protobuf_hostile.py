@@ -1,0 +1,131 @@
+"""Definitions written to hurt: protoc is alone with them, bounded, and sees no file but those it was given."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from pydanube.kernel.errors import Rejected
+from pydanube.schemas import protobuf_compiler
+from pydanube.schemas.protobuf_schema import parse_protobuf
+
+
+def refusal(definition: bytes, references: dict[str, bytes] | None = None) -> str:
+    with pytest.raises(Rejected) as caught:
+        parse_protobuf(definition, references or {})
+    return caught.value.text
+
+
+@pytest.mark.parametrize("way", ["{path}", "../../../../../../{path}", "file://{path}"])
+def test_no_other_file_can_be_imported(proto, tmp_path: Path, way: str) -> None:
+    other = tmp_path / "other.proto"
+    other.write_bytes(proto("message Secret {}"))
+    text = refusal(proto(f'import "{way.format(path=other)}"; message Order {{ Secret secret = 1; }}'))
+    assert "does not compile" in text
+
+
+def test_the_environment_and_folders_of_the_broker_are_not_told(proto) -> None:
+    text = refusal(proto('import "absent.proto"; message Order {}'))
+    assert "absent.proto" in text
+    assert str(Path(sys.prefix)) not in text
+    assert "danube-protoc" not in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/x.proto",
+        "../x.proto",
+        "a/../x.proto",
+        "x",
+        "",
+        "schema.proto",
+        "google/protobuf/any.proto",
+        "a\0.proto",
+    ],
+)
+def test_references_cannot_be_written_elsewhere(proto, name: str) -> None:
+    assert "invalid reference name" in refusal(proto("message Order {}"), {name: proto("message A {}")})
+
+
+def test_a_reference_that_is_a_folder_of_another(proto) -> None:
+    references = {"a.proto": proto("message A {}"), "a.proto/b.proto": proto("message B {}")}
+    assert "beside the others" in refusal(proto("message Order {}"), references)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b'syntax = "proto3"; ' + b"message A {" * 5_000 + b"}" * 5_000,
+        b'syntax = "proto3"; message A { ' + b"oneof x { int32 a = 1;" * 5_000,
+        b'syntax = "proto3"; ' + b"".join(b"message A%d { int32 a = 1; }" % n for n in range(8_000)),
+        b'syntax = "proto3"; message A { '
+        + b"".join(b"int32 f%d = %d;" % (n, n) for n in range(1, 11_000))
+        + b"}",
+        b'syntax = "proto3"; message A {} ' + b"/*" * 200_000,
+        b'syntax = "proto3"; message A {} ' + b'"' * 200_000,
+        b'syntax = "proto3"; message A {' + b"reserved " + b"5," * 200_000,
+        b'syntax = "proto3"; option java_package = ' + b'"a"' * 100_000,
+        b'syntax = "proto3"; import "schema.proto"; message A {}',
+        b"x" * (1024 * 1024 + 1),
+    ],
+)
+def test_what_is_too_much_is_refused(definition: bytes) -> None:
+    assert refusal(definition)
+
+
+def test_a_compiler_that_does_not_end_is_ended(proto, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf_compiler, "WALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(protobuf_compiler, "_CHILD", "import time; time.sleep(60)")
+    assert "not compiled within" in refusal(proto("message Endless {}"))
+
+
+@pytest.mark.parametrize(
+    "crime",
+    [
+        "x = bytearray(2 << 30)",
+        "open('out', 'wb').write(bytes(8 << 20))",
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "while True: pass",
+    ],
+)
+def test_a_compiler_beyond_its_limits_is_ended(proto, monkeypatch: pytest.MonkeyPatch, crime: str) -> None:
+    monkeypatch.setattr(
+        protobuf_compiler, "_CHILD", protobuf_compiler.child_program(cpu_seconds=1, program=crime)
+    )
+    assert "needs more than" in refusal(proto(f"message Crime{abs(hash(crime))} {{}}"))
+
+
+def test_the_child_has_no_environment(proto, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    run = subprocess.run
+
+    def watched(*args, **kwargs):
+        seen.append(kwargs["env"])
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(protobuf_compiler.subprocess, "run", watched)
+    parse_protobuf(proto("message Watched {}"))
+    assert seen == [{}]
+    # Known text is not compiled again.
+    parse_protobuf(proto("message Watched {}"))
+    assert len(seen) == 1
+
+
+def test_hostile_descriptors_are_refused() -> None:
+    def files(*protos: FileDescriptorProto) -> bytes:
+        return FileDescriptorSet(file=protos).SerializeToString()
+
+    circle = [FileDescriptorProto(name=a, dependency=[b]) for a, b in (("a", "b"), ("b", "a"))]
+    assert "circle" in refusal(files(*circle))
+    twice = FileDescriptorProto(name="a")
+    assert "one name" in refusal(files(twice, twice))
+    assert "at most" in refusal(files(*(FileDescriptorProto(name=f"f{n}") for n in range(200))))
+    lost = FileDescriptorProto(name="a")
+    lost.message_type.add(name="A").field.add(name="x", number=1, type=11, label=1, type_name=".Absent")
+    assert "not consistent" in refusal(files(lost))
+    unnamed = FileDescriptorProto(name="a")
+    unnamed.message_type.add(name="A B")
+    assert "not consistent" in refusal(files(unnamed))
