@@ -5,11 +5,11 @@ Through the logger `pydanube.audit`, or into a file of its own. A record has no 
 
 import logging
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str
     peer: str
-    uncounted: int = 0
+    left_out: int = 0
     """Refusals before this one that were not written down."""
 
 
@@ -53,14 +53,14 @@ class AuditLog:
     def __init__(self, settings: AuditSettings, clock: Clock) -> None:
         self.reads = settings.reads
         self.refusals_dropped_total = 0
+        self.failures_total = 0
+        """Records that could not be written to the file, and went to the broker's log instead."""
         self._clock = clock
         self._refusals = TokenBucket(REFUSALS_PER_SECOND_MAX, clock.monotonic_ms())
         self._dropped = 0
         self._logger = logging.getLogger(LOGGER)
         self._logger.setLevel(logging.INFO)
-        self._file: _PrivateFile | None = None
-        if settings.file is not None:
-            self._file = _opened(settings)
+        self._file = None if settings.file is None else _opened(settings.file, settings)
 
     def record(
         self, outcome: Outcome, *, principal: str, action: str, resource: str, reason: str, peer: str
@@ -81,19 +81,20 @@ class AuditLog:
                 outcome=outcome,
                 reason=reason[:TEXT_MAX],
                 peer=peer[:TEXT_MAX],
-                uncounted=dropped,
+                left_out=dropped,
             )
-        ).decode()
-        level = logging.INFO if outcome is Outcome.ALLOWED else logging.WARNING
+        )
         if self._file is None:
-            self._logger.log(level, "%s", line)
-        else:
-            self._file.handle(logging.LogRecord(LOGGER, level, "", 0, line, None, None))
-
-    @property
-    def failures_total(self) -> int:
-        """Records that could not be written."""
-        return 0 if self._file is None else self._file.failures_total
+            self._logger.log(
+                logging.INFO if outcome is Outcome.ALLOWED else logging.WARNING, "%s", line.decode()
+            )
+            return
+        try:
+            self._file.write(line + b"\n")
+        except OSError as error:
+            # A full disk must not stop the broker, and must not pass in silence.
+            self.failures_total += 1
+            self._logger.error("the audit log cannot be written (%s): %s", error.strerror, line.decode())
 
     def close(self) -> None:
         if self._file is not None:
@@ -101,34 +102,45 @@ class AuditLog:
             self._file = None
 
 
-class _PrivateFile(RotatingFileHandler):
-    """A file only its owner may read, and older ones beside it."""
+class _RotatedFile:
+    """A file that only its owner may read, and older ones beside it: `name.1` is the youngest of them."""
 
-    failures_total = 0
+    def __init__(self, path: Path, *, bytes_max: int, files_max: int) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._files_max = files_max
+        self._open()
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name logging calls
-        """A full disk must not stop the broker, and must not pass in silence."""
-        self.failures_total += 1
-        if self.failures_total == 1:
-            logging.getLogger("pydanube.security").exception(
-                "the audit log cannot be written, records are lost"
-            )
+    def write(self, line: bytes) -> None:
+        if self._size + len(line) > self._bytes_max and self._size:
+            self._rotate()
+        # One write a line: lines stay whole, whoever else writes or reads.
+        self._size += os.write(self._descriptor, line)
 
-    def _open(self) -> IO[str]:  # type: ignore[override]
-        def private(path: str, flags: int) -> int:
-            return os.open(path, flags, 0o600)
+    def close(self) -> None:
+        os.close(self._descriptor)
 
-        return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def _rotate(self) -> None:
+        for number in range(self._files_max - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                os.replace(self._older(number - 1), self._older(number))
+        full = self._descriptor
+        self._open()
+        os.close(full)
+
+    def _older(self, number: int) -> Path:
+        return self._path if number == 0 else self._path.with_name(f"{self._path.name}.{number}")
 
 
-def _opened(settings: AuditSettings) -> _PrivateFile:
-    assert settings.file is not None
-    path = Path(settings.file)
+def _opened(file: str, settings: AuditSettings) -> _RotatedFile:
+    path = Path(file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _PrivateFile(
-            path, maxBytes=settings.file_mb_max * MEBIBYTE, backupCount=settings.files_max - 1
-        )
+        return _RotatedFile(path, bytes_max=settings.file_mb_max * MEBIBYTE, files_max=settings.files_max)
     except OSError as error:
         raise Rejected(f"auth.audit.file: {path} cannot be written: {error.strerror}") from error
 

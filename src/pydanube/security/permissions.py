@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from pydanube.kernel.names import NAME_CHARACTERS_MAX
+
 
 class Permission(StrEnum):
     """None of them implies another."""
@@ -48,7 +50,8 @@ class Resource(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}" if self.name else str(self.kind)
+        """For people: a name that is much too long is cut."""
+        return f"{self.kind}:{self.name[:NAME_CHARACTERS_MAX]}" if self.name else str(self.kind)
 
 
 CLUSTER: Final = Resource(ResourceKind.CLUSTER, "")

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
-from pydanube.kernel.names import check_name
+from pydanube.kernel.names import NAME_CHARACTERS_MAX, check_name
 from pydanube.metadata import Compare, Delete, HistoryLost, MetadataStore, VersionMismatch
 from pydanube.security.permissions import Permission, Resource, Scope, place_of
 from pydanube.security.principals import Principal
@@ -72,7 +72,8 @@ class PolicyStore:
             decision = self._decide(principal, permission, resource)
             if len(self._decisions) >= DECISIONS_REMEMBERED_MAX:
                 self._decisions.clear()
-            self._decisions[key] = decision
+            if len(resource.name) <= NAME_CHARACTERS_MAX:  # names are whatever a caller sends
+                self._decisions[key] = decision
         return decision
 
     def role(self, name: str) -> Role:
