@@ -5,7 +5,7 @@ keep, the role of the machine or pod.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -97,6 +97,8 @@ def _retries(settings: DurableSettings, max_retries: int) -> "RetryConfig":
 def _s3_options(settings: DurableSettings, root: Root) -> dict[str, Any]:
     options: dict[str, Any] = {
         "unsigned_payload": not settings.sign_payload,
+        # One object is deleted at a time, and not every store that speaks S3 has the request for many.
+        "disable_bulk_delete": True,
         "virtual_hosted_style_request": settings.virtual_host_style,
     }
     if settings.region is not None:
@@ -148,7 +150,8 @@ def _aws_session_credentials(settings: DurableSettings) -> Any:
             profile_name=settings.profile,
         )
         if settings.role_arn is not None:
-            return StsCredentialProvider(session, RoleArn=settings.role_arn, RoleSessionName=_SESSION_NAME)
+            sts = StsCredentialProvider(session, RoleArn=settings.role_arn, RoleSessionName=_SESSION_NAME)
+            return lambda: _in_utc(sts())
         return Boto3CredentialProvider(session)
     except botocore.exceptions.ProfileNotFound:
         raise Rejected(
@@ -156,6 +159,12 @@ def _aws_session_credentials(settings: DurableSettings) -> Any:
         ) from None
     except ValueError:
         raise Rejected(f"storage.durable.profile: {settings.profile!r} holds no credentials") from None
+
+
+def _in_utc(credential: "S3Credential") -> "S3Credential":
+    """The library takes no other zone than Python's own UTC, and botocore gives its end times in another UTC."""
+    expires_at = credential["expires_at"]
+    return {**credential, "expires_at": expires_at and expires_at.astimezone(UTC)}
 
 
 def _s3_identity(settings: DurableSettings, root: Root) -> Identity:
@@ -206,10 +215,8 @@ def _gcs_identity(settings: DurableSettings, root: Root) -> Identity:
         endpoint=settings.endpoint or "Google Cloud Storage",
         credentials=credentials,
         permissions={
-            "put": "storage.objects.create",
-            "read": "storage.objects.get",
-            "list": "storage.objects.list",
-            "delete": "storage.objects.delete",
+            action: f"storage.objects.{name} on bucket {root.container!r}"
+            for action, name in (("put", "create"), ("read", "get"), ("list", "list"), ("delete", "delete"))
         },
     )
 
@@ -230,7 +237,7 @@ def _azure_identity(settings: DurableSettings, root: Root) -> Identity:
         credentials = "the key of storage.durable.account_key"
     else:
         credentials = "the credentials of the environment or the machine's managed identity"
-    needed = "the role Storage Blob Data Contributor"
+    needed = f"the role Storage Blob Data Contributor on container {root.container!r}"
     return Identity(
         container=f"container {root.container!r}",
         endpoint=settings.endpoint or f"Azure account {settings.account_name or 'of the environment'}",

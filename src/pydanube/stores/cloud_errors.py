@@ -12,6 +12,7 @@ from pydanube.stores.store import exists_already, missing, unavailable
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>|\"code\":\s*\"?([A-Za-z0-9]{1,80})")
+_REFUSED_BY_STS = re.compile(r"An error occurred \(([A-Za-z0-9.]{1,80})\)")
 _DETAIL_MAX = 300
 _QUERY = re.compile(r"\?[^\s\"')]*")
 
@@ -54,12 +55,18 @@ def translated(error: BaseException, action: str, place: str, identity: Identity
         return unavailable(
             f"{place}: {identity.container} is in another region than storage.durable.region says: correct it"
         )
+    if "credential provider" in text:
+        said = _first(_REFUSED_BY_STS, text)
+        return unavailable(
+            f"{place}: no credentials{_in_brackets(said)} from {identity.credentials}: for a role, allow sts:AssumeRole "
+            "to whoever takes it"
+        )
     if code in _BAD_KEY:
         return unavailable(f"{place}: access denied ({code}) with {identity.credentials}: {_BAD_KEY[code]}")
     if name in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403"):
         return unavailable(
             f"{place}: access denied{_in_brackets(code)} with {identity.credentials}: "
-            f"grant {identity.permissions[action]} on {identity.container}"
+            f"grant {identity.permissions[action]}"
         )
     if isinstance(error, FileNotFoundError):
         return missing(place)
@@ -95,7 +102,9 @@ def _trouble(text: str, status: str, code: str, identity: Identity) -> str:
 
 
 def is_beyond_the_end(error: BaseException) -> bool:
-    return _first(_STATUS, str(error)) == "416"
+    """Said by the server, or by the library when a server sends the whole object instead."""
+    text = str(error)
+    return _first(_STATUS, text) == "416" or "Wanted range starting at" in text
 
 
 def _in_brackets(code: str) -> str:

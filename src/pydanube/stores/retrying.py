@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydanube.kernel.clock import Dice
-from pydanube.kernel.errors import Conflict, DanubeError, Unavailable
+from pydanube.kernel.errors import Conflict, Corrupt, DanubeError, Unavailable
 from pydanube.stores.store import DurableStore, Missing, StoredObject
 
 T = TypeVar("T")
@@ -68,7 +68,10 @@ class Retrying:
 
     async def put_bytes(self, key: str, data: bytes) -> str:
         async def is_ours() -> bool:
-            return await self._store.read_whole(key, size_max=max(len(data), 1)) == data
+            try:
+                return await self._store.read_whole(key, size_max=len(data)) == data
+            except Corrupt:
+                return False  # It is larger.
 
         return await self._put(len(data), lambda: self._store.put_bytes(key, data), is_ours)
 

@@ -1,6 +1,7 @@
 """A proxy between a store and its server that does to requests what networks and busy servers do."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Callable
@@ -83,11 +84,11 @@ class FaultProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._exchange(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # Either side went away, which is what this proxy is for.
+            # Either side may go away, which is what this proxy is for.
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._exchange(reader, writer)
         finally:
-            writer.close()
+            await _closed(writer)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -130,7 +131,7 @@ class FaultProxy:
                 await writer.drain()
                 left -= len(piece) if left > 0 else 0
         finally:
-            to_upstream.close()
+            await _closed(to_upstream)
 
     def _next_fault(self, request: Request) -> Fault | None:
         for fault in self._faults:
@@ -138,6 +139,12 @@ class FaultProxy:
                 fault.times -= 1
                 return fault
         return None
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _content_length(head: bytes) -> int:
