@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pydanube.entries.entry import Kind, encode_header
 from pydanube.entries.run_file import encode_run
+from pydanube.history.columns import MESSAGE_COLUMNS
 from pydanube.history.convert_job import ConvertJob, RunSource
 from pydanube.history.field_scan import SPARE_BYTES, ScannedBytes
 from pydanube.history.row_scan import scan_rows
@@ -19,8 +20,9 @@ from pydanube.history.segment_file import read_facts, verify_segment, write_segm
 from pydanube.kernel.errors import Corrupt, Rejected
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.messages import encode_varint, scan_publish
-from pydanube.protocol.native.arrow import encode_payloads, rows
+from pydanube.protocol.native.arrow import delivered_batch, encode_payloads, rows
 from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, is_batch, message_count
+from pydanube.protocol.native.bodies import Item
 from pydanube.protocol.native.timing import TIME_MS_MAX
 from pydanube.protocol.native_pb2 import BatchHead
 
@@ -101,6 +103,15 @@ def columns_expected(body: bytes, *, is_row: bool) -> dict[str, object]:
         "broker_addr": message.msg_id.broker_addr or None,
         "subscription_name": message.subscription_name or None,
     }
+
+
+def columns_delivered(body: bytes) -> list[dict[str, object]]:
+    """What a consumer of the native protocol gets of an entry."""
+    table = delivered_batch(Item(0, 0, 0, message_count(body), 0, body), TOPIC)
+    table = table.set_column(1, "publish_time", table.column("publish_time").cast(pa.int64()))
+    return [
+        {**message, "attributes": dict(message["attributes"] or ()) or None} for message in table.to_pylist()
+    ]
 
 
 def columns_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, object]]:
@@ -219,17 +230,24 @@ def test_any_rows_and_batches_come_out_of_a_segment_as_consumers_get_them(
     with tempfile.TemporaryDirectory() as directory:
         sources = []
         expected = []
+        delivered = []
         for bodies in runs:
             sources.append(write_run(Path(directory), bodies, start + len(expected)))
             for body in bodies:
                 singles = rows(body, TOPIC) if is_batch(body) else [body]
+                delivered += columns_delivered(body)
                 expected += [columns_expected(single, is_row=not is_batch(body)) for single in singles]
         job = ConvertJob(
             topic=TOPIC, runs=tuple(sources), spool=directory, created_ms=1, row_group_bytes=row_group_bytes
         )
         converted = write_segment(job)
         table = pq.read_table(converted.path)
-        assert columns_of(table) == expected
+        found = columns_of(table)
+        assert found == expected
+        names = set(MESSAGE_COLUMNS) - {"offset", "append_time"}
+        assert [{name: one[name] for name in names} for one in found] == [
+            {name: one[name] for name in names} for one in delivered
+        ]
         assert table.column("offset").to_pylist() == list(range(start, start + len(expected)))
         assert read_facts(converted.path) == converted.descriptor
         assert verify_segment(converted.path).is_good

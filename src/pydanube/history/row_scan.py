@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from pydanube.history.attribute_maps import map_column
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.field_scan import (
     FieldScan,
@@ -245,22 +246,7 @@ class _Attributes:
         texts = _Texts(self._data, self._starts)
         keys = texts.column(self._scan.found[_KEY])
         values = texts.column(self._scan.found[_VALUE])
-        messages = self._messages
-        kept = _last_of_each(messages, keys)
-        if len(kept) < len(messages):
-            keys, values, messages = keys.take(pa.array(kept)), values.take(pa.array(kept)), messages[kept]
-        edges = np.searchsorted(messages, np.arange(count + 1)).astype(np.int32)
-        return pa.MapArray.from_arrays(
-            pa.array(edges), keys, values, type=ATTRIBUTE_MAP, mask=pa.array(edges[1:] == edges[:-1])
-        )
-
-
-def _last_of_each(messages: IntArray, keys: pa.Array) -> IntArray:
-    """Numbers of the attributes that no later one of the same message and key replaces."""
-    encoded = keys.dictionary_encode()
-    pairs = messages * len(encoded.dictionary) + encoded.indices.to_numpy()
-    _, from_the_end = np.unique(pairs[::-1], return_index=True)
-    return np.sort(len(pairs) - 1 - from_the_end)
+        return map_column(self._messages, keys, values, count)
 
 
 def _scan_with_parsed(  # noqa: PLR0917

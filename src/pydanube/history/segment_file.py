@@ -70,7 +70,7 @@ def write_segment(job: ConvertJob) -> Converted:
             for run in job.runs:
                 for entries in read_entries(run, bytes_wanted=row_group_bytes):
                     for window in _windows(entries, writer):
-                        writer.add(columns_of(window, job.topic))
+                        writer.add(columns_of(window))
             return writer.finish()
     except OSError as error:
         raise Unavailable(

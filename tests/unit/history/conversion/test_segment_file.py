@@ -20,7 +20,8 @@ from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.native.arrow import encode_payloads
-from pydanube.protocol.native.batch import ZSTD
+from pydanube.protocol.native.batch import ATTRIBUTES, PAYLOAD, ZSTD
+from pydanube.protocol.native.columns import encode_record_batch, schema_of
 from pydanube.protocol.native_pb2 import BatchHead
 
 
@@ -233,6 +234,22 @@ def test_a_batch_that_is_none_is_refused_with_its_offset(make_run, make_job, row
     with pytest.raises(Corrupt, match="batch at offset 1 cannot be read") as caught:
         write_segment(job)
     assert caught.value.code is ErrorCode.SEGMENT_CORRUPT
+
+
+def test_what_lies_under_a_null_is_no_attribute(make_run, make_job):
+    entries = pa.MapArray.from_arrays(
+        pa.array([0, 1, 2], pa.int32()),
+        pa.array(["hidden", "shown"]),
+        pa.array(["1", "2"]),
+        mask=pa.array([True, False]),
+    )
+    columns = pa.RecordBatch.from_arrays(
+        [pa.array([b"a", b"b"]), entries], schema=schema_of(PAYLOAD | ATTRIBUTES)
+    )
+    body = encode_record_batch(columns, BatchHead(producer_name="p", attributes={"all": "0"}))
+    converted = write_segment(make_job(make_run([body])))
+    attributes = pq.read_table(converted.path).column("attributes").to_pylist()
+    assert [dict(own) for own in attributes] == [{"all": "0"}, {"all": "0", "shown": "2"}]
 
 
 def test_a_full_disk_may_be_tried_again(make_run, make_job, row, monkeypatch):
