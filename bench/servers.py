@@ -57,7 +57,7 @@ def running_broker(
     folder.mkdir(parents=True)
     address, metrics = _free_address(), _free_address()
     command = [str(Path(sys.executable).parent / "danube"), "broker", "--mode", "standalone"]
-    command += ["--data-dir", str(folder / "data"), "--broker-addr", address]
+    command += ["--data-dir", str(folder / "data"), "--broker-addr", address, "--admin-addr", "127.0.0.1:0"]
     command += ["--admin-addr", _free_address(), "--prom-exporter", metrics]
     if max_unacked_messages is not None:
         config = folder / "broker.yml"

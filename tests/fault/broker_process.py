@@ -70,7 +70,7 @@ class BrokerProcess:
         self._ready = asyncio.Event()
         self._process = await asyncio.create_subprocess_exec(
             *self._prefix, str(Path(sys.executable).with_name("danube")), "broker", "--mode", "standalone",
-            "--data-dir", str(self.data_dir), "--broker-addr", self.address, "--prom-exporter", self._metrics_address,
+            "--data-dir", str(self.data_dir), "--broker-addr", self.address, "--admin-addr", "127.0.0.1:0", "--prom-exporter", self._metrics_address,
             "--config-file", str(self._config_path),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

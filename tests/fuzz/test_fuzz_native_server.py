@@ -314,7 +314,7 @@ class Honest:
 async def port(tmp_path: Path) -> AsyncIterator[int]:
     file = tmp_path / "danube.yml"
     file.write_text("storage: {wal: {fsync: never, rotation: {max_bytes: 4194304}}}")
-    addresses = AddressFlags(broker_addr="127.0.0.1:0", prom_exporter="off")
+    addresses = AddressFlags(broker_addr="127.0.0.1:0", admin_addr="127.0.0.1:0", prom_exporter="off")
     config = load_config(file, environment={}, data_dir=str(tmp_path / "data"), addresses=addresses)
     server = Standalone(config)
     await server.start()

@@ -43,7 +43,14 @@ class BrokerProcess:
             [
                 *DANUBE,
                 *("broker", "--mode", "standalone", "--config-file", str(self._file)),
-                *("--data-dir", str(self.data_dir), "--broker-addr", f"127.0.0.1:{self.client_port}"),
+                *(
+                    "--data-dir",
+                    str(self.data_dir),
+                    "--broker-addr",
+                    f"127.0.0.1:{self.client_port}",
+                    "--admin-addr",
+                    "127.0.0.1:0",
+                ),
                 *("--admin-addr", "127.0.0.1:0", "--prom-exporter", f"127.0.0.1:{self.metrics_port}"),
             ],
             stderr=subprocess.PIPE,
@@ -329,7 +336,15 @@ def test_a_broker_stops_cleanly_and_serves_metrics(own_broker: BrokerProcess) ->
 
 def test_a_second_broker_on_the_same_folder_is_refused(broker_process: BrokerProcess) -> None:
     second = danube(
-        *("broker", "--data-dir", str(broker_process.data_dir), "--broker-addr", "127.0.0.1:0"),
+        *(
+            "broker",
+            "--data-dir",
+            str(broker_process.data_dir),
+            "--broker-addr",
+            "127.0.0.1:0",
+            "--admin-addr",
+            "127.0.0.1:0",
+        ),
         *("--admin-addr", "127.0.0.1:0", "--prom-exporter", "off"),
     )
     assert second.returncode == 1

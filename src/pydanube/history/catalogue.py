@@ -10,7 +10,7 @@ from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
 from pydanube.metadata import MetadataStore
 
-D = TypeVar("D", RunDescriptor, SegmentDescriptor)
+D = TypeVar("D", bound=RunDescriptor | SegmentDescriptor)
 
 
 class Shelf(Generic[D]):

@@ -63,12 +63,14 @@ class RunningBroker:
             data_dir=str(self._folder / "data"),
             addresses=AddressFlags(
                 broker_addr=self.address,
+                admin_addr="127.0.0.1:0",
                 prom_exporter="off" if self._metrics_port is None else f"127.0.0.1:{self._metrics_port}",
             ),
         )
         self._server = Standalone(config, clock=self.clock)
         await self._server.start()
         self.port = self._server.client_port
+        self.admin_address = f"127.0.0.1:{self._server.admin_port}"
 
     async def stop(self) -> None:
         if self._server is not None:
