@@ -75,7 +75,7 @@ class RowGroup:
         self._optional_columns = self._find_optional_columns()
         self._run_ends, self._run_is_rows = self._find_runs()
         self._bytes_before = self._measure()
-        self.memory_bytes: Final = batch.nbytes + 48 * batch.num_rows
+        self.memory_bytes: Final[int] = batch.nbytes + 48 * batch.num_rows
 
     @property
     def append_bounds(self) -> tuple[int, int]:
