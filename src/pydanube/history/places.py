@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydanube.entries.run_store import RunStore
 from pydanube.history.catalogue import Catalogue
+from pydanube.history.segment import SegmentDescriptor
+from pydanube.kernel.names import TopicName
 from pydanube.stores.store import DurableStore
 
 if TYPE_CHECKING:
@@ -41,6 +43,15 @@ class Places:
         self.backlog = Backlog()
         self._read_cache_bytes_max = read_cache_bytes_max
         self._reader: SegmentReader | None = None
+
+    def forget_segment(self, topic: TopicName, segment: SegmentDescriptor) -> None:
+        """The segment is gone: nothing of it is to stay in memory."""
+        if self._reader is not None:
+            self._reader.forget(topic, segment)
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            await self._reader.close()
 
     async def segment_reader(self) -> "SegmentReader":
         """Made when the first consumer is that far behind: it needs Arrow, which takes a moment to load."""

@@ -113,6 +113,7 @@ class TopicHistory:
                 await self.drop_copies([run for run in self.runs if run.next_offset <= unit.next_offset])
                 await self._places.catalogue.segments.remove(self.topic, unit)
                 self.segments.remove(unit)
+                self._places.forget_segment(self.topic, unit)
                 await _delete_object(self._places, self.topic, unit)
         self._count_waiting()
 

@@ -286,6 +286,7 @@ class Journal:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
         await self._stager.stop()
         await self._queue.close()
+        await self.places.close()
         self._reports.close()
 
 
