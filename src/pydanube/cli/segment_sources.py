@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pydanube.cli.admin_connection import AdminConnection
 from pydanube.history.segment import SegmentDescriptor
-from pydanube.kernel.errors import Rejected
+from pydanube.kernel.errors import DanubeError, Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Piece:
     """What the broker remembers of it; None for a file in a folder, which has only itself to speak for it."""
 
 
+class SegmentGone(Rejected):
+    """Retention, or whoever deleted the topic, was faster: there is nothing to look at any more."""
+
+
 class Source(Protocol):
     pieces: list[Piece]
     """Oldest first."""
@@ -31,7 +35,11 @@ class Source(Protocol):
     """Offsets that are in no segment yet."""
 
     def file(self, piece: Piece, done: Callable[[int], None]) -> AbstractAsyncContextManager[Path]:
-        """The piece as a local file, for as long as the context lasts; `done` is told the bytes of each step."""
+        """The piece as a local file, for as long as the context lasts; `done` is told the bytes of each step.
+
+        Raises:
+            SegmentGone: the source had it when it was opened, but has it no more.
+        """
         ...
 
 
@@ -62,8 +70,18 @@ class TopicSource:
         with TemporaryDirectory(prefix="danube-segment-") as folder:
             # Its name comes from elsewhere: it must not lead out of the folder.
             file = Path(folder) / Path(piece.name).name
-            await self._admin.download(self._topic, piece.name, piece.size, file, done)
+            try:
+                await self._admin.download(self._topic, piece.name, piece.size, file, done)
+            except DanubeError as error:
+                if await self._is_gone(piece):
+                    raise SegmentGone(f"{piece.place} was deleted meanwhile") from error
+                raise
             yield file
+
+    async def _is_gone(self, piece: Piece) -> bool:
+        assert piece.expected is not None, "a broker describes its segments"
+        listed = await self._admin.segments(self._topic, piece.expected.start_offset)
+        return piece.name not in {each.segment_id for each in listed}
 
 
 class FolderSource:

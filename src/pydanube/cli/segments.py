@@ -83,6 +83,10 @@ def verify(*, output: str, **where: Any) -> None:
             ("messages", f"{found.messages:,}"),
             ("damages", f"{len(found.damages):,}" if found.damages else "none"),
         ]
+        if found.deleted_meanwhile:
+            lines.append(
+                ("deleted", f"{found.deleted_meanwhile:,} segments, by retention, before they were read")
+            )
         show_facts("Verified", lines, found.document(), output)
         for damage in found.damages:
             click.secho(f"Error: {damage.place}: {damage.what}", fg="red", err=True)
@@ -127,6 +131,7 @@ def export(
         return last >= from_offset and (to_offset is None or first <= to_offset)
 
     async def work() -> "list[Exported]":
+        from pydanube.cli.isolation import Isolation  # noqa: PLC0415
         from pydanube.history.export import export_segment  # noqa: PLC0415 - brings Arrow
         from pydanube.history.segment_file import read_facts  # noqa: PLC0415
 
@@ -134,7 +139,7 @@ def export(
         write = partial(
             export_segment, folder=target, form=form, from_offset=from_offset, to_offset=to_offset
         )
-        async with _opened(**where, from_offset=from_offset) as source:
+        async with _opened(**where, from_offset=from_offset) as source, Isolation() as isolation:
             await asyncio.to_thread(target.mkdir, parents=True, exist_ok=True)
             pieces = [
                 piece
@@ -146,7 +151,7 @@ def export(
                     async with source.file(piece, advance) as file:
                         segment = piece.expected
                         if segment is None:
-                            segment = await asyncio.to_thread(read_facts, file)
+                            segment = await isolation.run(read_facts, file)
                         if overlaps(segment.start_offset, segment.end_offset):
                             done.append(await asyncio.to_thread(write, file, segment))
             _warn_of_unsealed(source.unsealed, from_offset, to_offset)

@@ -73,6 +73,8 @@ class StoredHistory:
     """Messages that a seal makes a segment of."""
     next_offset: int = 12345
     sealed_end: int = 12000
+    deleted_when_read: set[str] = field(default_factory=set)
+    """Segments that retention takes in that moment."""
     trouble: Exception | None = None
     imports: dict[int, dict[int, bytes]] = field(default_factory=dict)
     imported: list[SegmentDescriptor] = field(default_factory=list)
@@ -122,6 +124,10 @@ class StoredHistory:
     async def read_segment(self, topic: TopicName, name: str, position: int, size: int) -> bytes:
         if self.trouble is not None:
             raise self.trouble
+        if name in self.deleted_when_read:
+            self.descriptors = [each for each in self.descriptors if each.segment_id != name]
+        if name not in {each.segment_id for each in self.segments(topic)}:
+            raise Rejected(f"topic {topic} has no segment {name}: list its segments")
         file = self.folder / name
         if not file.exists():
             raise Corrupt(f"{file} is missing: restore it from a copy", ErrorCode.SEGMENT_CORRUPT)

@@ -1,6 +1,7 @@
 """`danube topics` and `danube segments list|verify` against an admin port, and without one."""
 
 import json
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -12,7 +13,9 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 from stored_history import StoredHistory, store_down, write_segment
 
+from pydanube.cli.isolation import Isolation
 from pydanube.cli.main import main
+from pydanube.kernel.errors import Corrupt
 from pydanube.kernel.names import TopicName
 
 
@@ -123,7 +126,13 @@ def test_good_history_verifies(history: StoredHistory, admin_addr: str) -> None:
     result = danube("segments", "verify", "/default/orders", "--admin-addr", admin_addr, "-o", "json")
     assert result.exit_code == 0, result.output
     size = sum(each.size for each in history.descriptors)
-    assert json.loads(result.stdout) == {"segments": 2, "messages": 30, "size": size, "damages": []}
+    assert json.loads(result.stdout) == {
+        "segments": 2,
+        "messages": 30,
+        "size": size,
+        "deleted_meanwhile": 0,
+        "damages": [],
+    }
 
 
 def test_a_large_segment_comes_in_parts_and_verifies(history: StoredHistory, admin_addr: str) -> None:
@@ -144,6 +153,23 @@ def test_a_flipped_bit_is_found_named_and_ends_with_1(history: StoredHistory, ad
     assert f"store://{bad.name}" in result.stderr
     assert history.descriptors[0].segment_id not in result.stderr
     assert "checksum" in result.stderr
+
+
+def footer_bytes(file: Path) -> range:
+    """Where the footer of a Parquet file lies: its length is written behind it."""
+    end = file.stat().st_size - 8
+    return range(end - int.from_bytes(file.read_bytes()[end : end + 4], "little"), end)
+
+
+def test_damage_anywhere_in_a_footer_is_found_and_survived(history: StoredHistory, admin_addr: str) -> None:
+    files = [history.add(start, start + 3) for start in range(0, 24, 4)]
+    for number, file in enumerate(files):
+        footer = footer_bytes(file)
+        flip(file, footer.start + number * len(footer) // len(files))
+    result = danube("segments", "verify", "/default/orders", "--admin-addr", admin_addr, "-o", "json")
+    assert result.exit_code == 1, result.output
+    places = {each["place"] for each in json.loads(result.stdout)["damages"]}
+    assert places == {f"store://{file.name}" for file in files}
 
 
 def test_a_file_that_is_whole_but_another_one_is_found(
@@ -177,6 +203,15 @@ def test_a_gap_between_segments_is_found(history: StoredHistory, admin_addr: str
     result = danube("segments", "verify", "/default/orders", "--admin-addr", admin_addr)
     assert result.exit_code == 1
     assert f"store://{behind.name}: offsets 10 to 11 are missing before it" in result.stderr
+
+
+def test_what_retention_deletes_meanwhile_is_no_damage(history: StoredHistory, admin_addr: str) -> None:
+    history.deleted_when_read = {history.add(0, 9).name, history.add(10, 19).name}
+    history.add(20, 29)
+    result = danube("segments", "verify", "/default/orders", "--admin-addr", admin_addr, "-o", "json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert (document["segments"], document["messages"], document["deleted_meanwhile"]) == (1, 10, 2)
 
 
 def test_a_store_that_does_not_answer_is_no_damage(history: StoredHistory, admin_addr: str) -> None:
@@ -262,3 +297,10 @@ def test_a_folder_without_segments_is_refused(tmp_path: Path) -> None:
     result = danube("segments", "verify", "--dir", str(tmp_path))
     assert result.exit_code == 1
     assert "holds no *.parquet file" in result.stderr
+
+
+async def test_a_file_that_kills_its_reader_is_damaged_and_the_next_one_is_read() -> None:
+    async with Isolation() as isolation:
+        with pytest.raises(Corrupt, match="cannot be read as Parquet: restore it"):
+            await isolation.run(os.abort)
+        assert await isolation.run(abs, -5) == 5

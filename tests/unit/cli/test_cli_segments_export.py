@@ -194,6 +194,14 @@ def test_damage_on_the_way_from_a_broker_leaves_no_file(
     assert list(target.iterdir()) == []
 
 
+def test_an_export_with_a_hole_is_no_success(history: StoredHistory, admin_addr: str, target: Path) -> None:
+    history.deleted_when_read = {history.add(0, 9).name}
+    history.add(10, 19)
+    result = export("/default/orders", "--admin-addr", admin_addr, "--format", "jsonl", "--to", str(target))
+    assert result.exit_code == 1
+    assert "was deleted meanwhile" in result.stderr
+
+
 @pytest.mark.parametrize("form", ["jsonl", "dnb1", "parquet"])
 def test_what_was_exported_is_not_overwritten(history: StoredHistory, target: Path, form: str) -> None:
     history.add(0, 9)
