@@ -75,12 +75,12 @@ class AuditLog:
         line = _encoder.encode(
             AuditRecord(
                 time=_rfc3339(self._clock.now_ms()),
-                principal=principal[:TEXT_MAX],
-                action=action[:TEXT_MAX],
-                resource=resource[:TEXT_MAX],
+                principal=_shown(principal),
+                action=_shown(action),
+                resource=_shown(resource),
                 outcome=outcome,
-                reason=reason[:TEXT_MAX],
-                peer=peer[:TEXT_MAX],
+                reason=_shown(reason),
+                peer=_shown(peer),
                 left_out=dropped,
             )
         )
@@ -143,6 +143,12 @@ def _opened(file: str, settings: AuditSettings) -> _RotatedFile:
         return _RotatedFile(path, bytes_max=settings.file_mb_max * MEBIBYTE, files_max=settings.files_max)
     except OSError as error:
         raise Rejected(f"auth.audit.file: {path} cannot be written: {error.strerror}") from error
+
+
+def _shown(text: str) -> str:
+    """Names come from callers: what is not printable could pass for another line, here or on a terminal."""
+    text = text[:TEXT_MAX]
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _rfc3339(now_ms: int) -> str:

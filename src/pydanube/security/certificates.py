@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from cryptography import x509
 
+from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import Rejected
 from pydanube.protocol.native.frames import ALPN as NATIVE_ALPN
 from pydanube.security.settings import Mode, TlsFiles
@@ -37,13 +38,17 @@ class ServerTls:
     brokers show theirs. Mode mtls insists on one.
     """
 
-    def __init__(self, mode: Mode, files: TlsFiles, *, alpn: Sequence[str] = CLIENT_PORT_ALPN) -> None:
+    def __init__(
+        self, mode: Mode, files: TlsFiles, clock: Clock, *, alpn: Sequence[str] = CLIENT_PORT_ALPN
+    ) -> None:
         if mode == "mtls" and files.ca_file is None:
             raise Rejected(
                 "auth.mode mtls needs auth.tls.ca_file, the authority of the clients' certificates"
             )
         self._mode = mode
         self._files = files
+        self._clock = clock
+        self._changed_at_seconds = 0
         self._alpn = list(alpn)
         self._stamps = self._look()
         self._current = self._read()
@@ -75,18 +80,26 @@ class ServerTls:
             return False
         self._problem = ""
         self._current, self._stamps, self.not_after_ms = fresh, stamps, not_after_ms
+        self._changed_at_seconds = self._clock.now_ms() // 1000
         self.reloads_total += 1
         log.info("the certificate was read again from %s", self._files.cert_file)
         return True
 
-    def _hand_over(self, connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
+    def _hand_over(self, connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> int | None:
         # Called for every connection, with or without a server name.
         connection.context = self._current
+        # A session of TLS 1.2 that is taken up again shows no certificate: one begun before the files changed may
+        # rest on an authority that counts no more. Told so, a client forgets it and begins anew.
+        if connection.session_reused:
+            session = connection.session
+            if session is None or session.time <= self._changed_at_seconds:
+                return ssl.ALERT_DESCRIPTION_CERTIFICATE_UNKNOWN
+        return None
 
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Resumed sessions skip the check of certificates: an authority taken away would be asked no more.
+        # No tickets: they are sessions that outlive any memory of ours.
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         context.num_tickets = 0
         context.set_alpn_protocols(self._alpn)

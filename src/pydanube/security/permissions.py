@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import NAME_CHARACTERS_MAX
 
 
@@ -80,6 +81,14 @@ def topic_resource(name: str) -> Resource:
 
 def subject_resource(name: str) -> Resource:
     return Resource(ResourceKind.SUBJECT, name)
+
+
+def parse_scope(text: str) -> Scope:
+    """The scope of that name, or Rejected."""
+    try:
+        return Scope(text)
+    except ValueError:
+        raise Rejected(f"there is no scope {text[:40]!r}, only {', '.join(Scope)}") from None
 
 
 def narrowest_scope(resource: Resource) -> Scope:

@@ -16,7 +16,7 @@ import msgspec
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
 from pydanube.kernel.names import NAME_CHARACTERS_MAX, check_name
 from pydanube.metadata import Compare, Delete, HistoryLost, MetadataStore, VersionMismatch
-from pydanube.security.permissions import Permission, Resource, Scope, place_of
+from pydanube.security.permissions import Permission, Resource, Scope, parse_scope, place_of
 from pydanube.security.principals import Principal
 from pydanube.security.rbac import Binding, Bindings, Decision, Role, decide
 
@@ -125,7 +125,7 @@ class PolicyStore:
 
     def bindings_at(self, scope: str, resource_name: str) -> list[Binding]:
         """The bindings of exactly this scope and resource, by id."""
-        place = place_of(_scope(scope), resource_name)
+        place = place_of(parse_scope(scope), resource_name)
         return [binding for binding in self.bindings() if binding.place == place]
 
     async def put_binding(self, binding: Binding) -> None:
@@ -276,7 +276,7 @@ def _decode(key: str, value: bytes) -> Record | None:
 
 
 def _binding_key(scope: str, resource_name: str, binding_id: str) -> str:
-    known = _scope(scope)
+    known = parse_scope(scope)
     _check_part(binding_id, what="binding id")
     name = place_of(known, resource_name).name.removeprefix("/")
     if known is Scope.CLUSTER:
@@ -287,13 +287,6 @@ def _binding_key(scope: str, resource_name: str, binding_id: str) -> str:
             f"invalid {known} {name!r} of binding {binding_id!r}: expected /namespace/topic or a namespace"
         )
     return f"{BINDINGS}/{known}/{name}/{binding_id}"
-
-
-def _scope(text: str) -> Scope:
-    try:
-        return Scope(text)
-    except ValueError:
-        raise Rejected(f"there is no scope {text[:40]!r}, only {', '.join(Scope)}") from None
 
 
 def _check_part(text: str, *, what: str) -> str:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ ISSUER: Final = "danube-auth"
 KEY_ID: Final = "quickstart"
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
+_HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
 
 
@@ -227,10 +229,9 @@ def _host(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(text)
-    except ValueError as error:
-        raise Rejected(f"{text!r} is neither a host name in ASCII nor an address") from error
+    if not _HOST_NAME.fullmatch(text):
+        raise Rejected(f"{text[:255]!r} is neither a host name in ASCII nor an address")
+    return x509.DNSName(text)
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -50,7 +50,9 @@ class _Header(msgspec.Struct, frozen=True):
     b64: msgspec.Raw = msgspec.Raw()
 
 
-class _Claims(msgspec.Struct, frozen=True, kw_only=True):
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token says. Times are Unix seconds."""
+
     iss: str
     exp: int | float
     sub: str
@@ -61,7 +63,7 @@ class _Claims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _header_decoder = msgspec.json.Decoder(_Header)
-_claims_decoder = msgspec.json.Decoder(_Claims)
+_claims_decoder = msgspec.json.Decoder(Claims)
 
 
 class TokenVerifier:
@@ -87,9 +89,7 @@ class TokenVerifier:
         Raises:
             Rejected: TOKEN_INVALID or TOKEN_EXPIRED, with a text that says why.
         """
-        # isascii first: it makes characters and bytes the same, and what follows cheap.
-        if not token.isascii() or len(token) > TOKEN_BYTES_MAX:
-            raise _refused(f"it is longer than {TOKEN_BYTES_MAX} bytes or not ASCII")
+        _check_size(token)
         digest = sha256(token.encode()).digest()
         remembered = self._remembered.get(digest)
         if remembered is not None:
@@ -99,14 +99,16 @@ class TokenVerifier:
             ):
                 return remembered.verified
             del self._remembered[digest]
-        verified = self._verify(token)
+        verified = self._verified(self.claims(token))
         if len(self._remembered) >= REMEMBERED_MAX:
             # The oldest first: dictionaries keep the order of insertion.
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = _Remembered(verified, self._clock.monotonic_ms() + REMEMBERED_MS_MAX)
         return verified
 
-    def _verify(self, token: str) -> Verified:
+    def claims(self, token: str) -> Claims:
+        """What the token says, after all checks but that of the name; nothing is remembered."""
+        _check_size(token)
         match = _SHAPE.fullmatch(token)
         if match is None:
             raise _refused("it does not consist of three base64url parts")
@@ -141,7 +143,7 @@ class TokenVerifier:
             raise _refused(f"no key is set for its algorithm {header.alg[:20]!r}")
         return candidates
 
-    def _checked(self, payload: bytes) -> Verified:
+    def _checked(self, payload: bytes) -> Claims:
         """The claims of a token whose signature is good."""
         try:
             claims = _claims_decoder.decode(payload)
@@ -149,9 +151,8 @@ class TokenVerifier:
             raise _refused(
                 "its claims cannot be read: iss, exp, sub, principal_type and principal_name are required"
             ) from error
-        now_ms = self._clock.now_ms()
         # Compared as they are, in seconds: a number too large to multiply is only far away.
-        now = now_ms / 1000
+        now = self._clock.now_ms() / 1000
         leeway = LEEWAY_MS / 1000
         if claims.exp < now - leeway:
             raise Rejected(
@@ -163,11 +164,15 @@ class TokenVerifier:
         if self._issuer is not None and claims.iss != self._issuer:
             raise _refused(f"it was issued by {claims.iss[:80]!r}, expected {self._issuer!r}")
         self._check_audience(claims.aud)
+        return claims
+
+    def _verified(self, claims: Claims) -> Verified:
         try:
             principal = claimed_principal(claims.principal_type, claims.principal_name)
         except DanubeError as error:
             raise _refused(error.text) from error
-        return Verified(principal, int(min(claims.exp, now + TTL_SECONDS_MAX) * 1000) + LEEWAY_MS)
+        end = min(claims.exp, self._clock.now_ms() / 1000 + TTL_SECONDS_MAX)
+        return Verified(principal, int(end * 1000) + LEEWAY_MS)
 
     def _check_audience(self, claimed: str | tuple[str, ...] | None) -> None:
         audiences = (claimed,) if isinstance(claimed, str) else claimed
@@ -211,6 +216,12 @@ def mint_token(
             f"the token would have {len(token)} bytes, {TOKEN_BYTES_MAX} at most: take shorter names"
         )
     return token
+
+
+def _check_size(token: str) -> None:
+    # isascii first: it makes characters and bytes the same number.
+    if not token.isascii() or len(token) > TOKEN_BYTES_MAX:
+        raise _refused(f"it is longer than {TOKEN_BYTES_MAX} bytes or not ASCII")
 
 
 def _refused(why: str) -> Rejected:

@@ -364,3 +364,10 @@ def test_minted_tokens_are_accepted_here_and_by_others(clock, rsa_pair, ed_pair,
 def test_a_token_must_end_in_time(seconds: int) -> None:
     with pytest.raises(Rejected):
         mint_token(secret_signing_key(b"x" * 32), ALICE, issuer="i", ttl_seconds=seconds, now_ms=0)
+
+
+def test_claims_are_told_for_tools(verifier: TokenVerifier) -> None:
+    told = verifier.claims(signed())
+    assert (told.iss, told.sub, told.exp, told.principal_type) == ("danube-auth", "alice", NOW + 3600, "user")
+    with pytest.raises(Rejected):
+        verifier.claims(signed("not the right one, although long enough"))
