@@ -33,6 +33,7 @@ class LoadedSchemas:
         )
         self._loading: dict[tuple[int, int], asyncio.Task[ParsedSchema | None]] = {}
         self._deletions = 0
+        self.is_following = False
 
     def subject_of(self, schema_id: int) -> str | None:
         """The subject of an id, if it is in memory."""
@@ -80,6 +81,7 @@ class LoadedSchemas:
             since = await self._metadata.revision()
             self._deletions += 1
             self._schemas.drop_where(lambda key: True)
+            self.is_following = True
             try:
                 async for change in self._metadata.watch(SUBJECTS, since_version=since):
                     gone = deleted_version(change)

@@ -2,7 +2,8 @@
 
 A reader is compared with a writer, whichever of them is older: every value the writer can write must reach
 the reader as the same value. Fields only one side has are fine, as Protobuf means them to be; what a newer
-version may take away is `protobuf_succession.py`.
+version may take away is `protobuf_succession.py`. One exception is made, as everywhere: a new value of an open
+enum is accepted although an older reader understands it by number only, not by its name in JSON.
 
 Compared with `buf breaking` in its category WIRE_JSON, which knows no direction: a number may widen where
 only the reader got wider (buf: never); int32 and uint32, sfixed32 and fixed32 and so on are different types,
