@@ -55,8 +55,14 @@ def write_segment(job: ConvertJob) -> Converted:
     Raises:
         Corrupt: a run is damaged or does not continue the one before; its file and the byte are named.
         Unavailable: the disk failed or has no room.
+        Rejected: the runs are of several topics.
     """
     last = job.runs[-1].descriptor
+    topic_ids = {run.descriptor.topic_id for run in job.runs}
+    if len(topic_ids) > 1:
+        raise Rejected(
+            f"runs of topics {sorted(topic_ids)} cannot become one segment: convert each for itself"
+        )
     row_group_bytes = min(job.row_group_bytes, ROW_GROUP_BYTES_MAX)
     try:
         with SegmentWriter(

@@ -22,13 +22,15 @@ MakeJob = Callable[..., ConvertJob]
 def make_run(tmp_path: Path) -> MakeRun:
     """Writes a run of these bodies and returns where it is; append times count up from 1000."""
 
-    def make(bodies: Sequence[bytes], *, start: int = 0, append_ms: int = 1000) -> RunSource:
+    def make(
+        bodies: Sequence[bytes], *, start: int = 0, append_ms: int = 1000, topic_id: int = TOPIC_ID
+    ) -> RunSource:
         heads = []
         offset = start
         for number, body in enumerate(bodies):
             kind = Kind.BATCH if is_batch(body) else Kind.ROW
             count = message_count(body)
-            heads.append(encode_header(kind, body, count, TOPIC_ID, offset, 0, 0, append_ms + number, 3))
+            heads.append(encode_header(kind, body, count, topic_id, offset, 0, 0, append_ms + number, 3))
             offset += count
         buffers, descriptor = encode_run(heads, list(bodies), created_ms=5_000)
         path = tmp_path / descriptor.run_id

@@ -17,7 +17,7 @@ from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.segment import SegmentDescriptor, topic_id_of
 from pydanube.history.segment_file import read_facts, topic_of, verify_segment, write_segment
 from pydanube.history.segment_writer import SegmentWriter
-from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
+from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.native.arrow import encode_payloads
 from pydanube.protocol.native.batch import ATTRIBUTES, PAYLOAD, ZSTD
@@ -226,6 +226,12 @@ def test_nothing_is_left_of_a_segment_that_could_not_be_made(make_run, make_job,
     with pytest.raises(Corrupt, match="offset 101 on do not continue a segment that has come to 100"):
         write_segment(job)
     assert files(job) == []
+
+
+def test_runs_of_several_topics_are_refused(make_run, make_job, row):
+    job = make_job(make_run([row(b"a")]), make_run([row(b"b")], start=1, topic_id=8))
+    with pytest.raises(Rejected, match=r"topics \[7, 8\]"):
+        write_segment(job)
 
 
 def test_a_batch_that_is_none_is_refused_with_its_offset(make_run, make_job, row):
