@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Objects = AzureStore | GCSStore | S3Store
 
 _LIST_CHUNK = 1000
+_LETTING_GO_SECONDS = 0.1
 
 
 class CloudStore:
@@ -133,7 +134,11 @@ class CloudStore:
         return f"{self._address}/{key}" if key else self._address
 
     async def close(self) -> None:
-        """Nothing is held open: connections end with their idle time."""
+        """Nothing is held open, but the library's threads let go of Python's objects a moment after their answer.
+
+        An interpreter that ends under them aborts the process, so whoever closes a store to end gets that moment.
+        """
+        await asyncio.sleep(_LETTING_GO_SECONDS)
 
     async def _size_of(self, key: str) -> int | None:
         try:

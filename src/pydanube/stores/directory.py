@@ -127,7 +127,7 @@ class DirectoryStore:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            with file.open("rb") as source:
+            with file.open("rb", buffering=0) as source:
                 self._write(target, iter(lambda: source.read(_COPY_BYTES), b""))
         # One inode under two names would let whoever still has the file open change the object.
         with contextlib.suppress(OSError):

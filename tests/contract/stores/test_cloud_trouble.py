@@ -8,10 +8,10 @@ import pytest
 
 from pydanube.kernel.errors import Conflict, ErrorCode, Unavailable
 from pydanube.stores.retrying import Retrying
-from pydanube.stores.settings import DurableSettings, open_store
+from pydanube.stores.settings import Backend, DurableSettings, open_store
 from pydanube.stores.store import DurableStore, Missing
 from tests.contract.stores import peer_servers as peers
-from tests.contract.stores.conftest import s3_settings
+from tests.contract.stores.conftest import SERVICE_ACCOUNT, as_google_would, s3_settings
 from tests.contract.stores.fault_proxy import FaultProxy, Request
 
 LARGE = bytes(range(256)) * (80 * 1024)
@@ -283,3 +283,47 @@ async def test_signed_payloads(proxy: FaultProxy, large: Path) -> None:
     store = open_store(s3_settings(proxy.endpoint, sign_payload=True))
     await store.put_file("large", large)
     assert await store.read("large", 0, len(LARGE)) == LARGE
+
+
+async def test_the_bucket_goes_into_the_host_name_or_the_path(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Through a proxy no name has to be resolved: it is told the whole address.
+    monkeypatch.setenv("http_proxy", proxy.endpoint)
+    proxy.plan("answer", status=501, times=100)
+    for is_virtual, address in (
+        (True, f"http://{peers.BUCKET}.store.example/below/a"),
+        (False, f"http://store.example/{peers.BUCKET}/below/a"),
+    ):
+        store = open_store(
+            s3_settings(
+                "http://store.example",
+                root=f"{peers.BUCKET}/below",
+                virtual_host_style=is_virtual,
+                max_retries=0,
+            )
+        )
+        with pytest.raises(Unavailable, match="answered 501"):
+            await store.put_bytes("a", b"1")
+        assert proxy.requests[-1].target == address
+
+
+async def test_the_project_that_pays_is_named_to_google(seaweedfs: peers.PeerServer) -> None:
+    heads: list[bytes] = []
+
+    def noted(head: bytes) -> bytes:
+        heads.append(head)
+        return as_google_would(head)
+
+    async with FaultProxy(seaweedfs.port, noted) as proxy:
+        store = open_store(
+            DurableSettings(
+                backend=Backend.GCS,
+                root=peers.OPEN_BUCKET,
+                endpoint=proxy.endpoint,
+                credentials_json=SERVICE_ACCOUNT,
+                project="who-pays",
+            )
+        )
+        assert await store.read_whole("nothing/here", size_max=1) is None
+    assert b"x-goog-user-project: who-pays\r\n" in heads[0].lower()
