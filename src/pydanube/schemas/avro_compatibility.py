@@ -15,6 +15,7 @@ from pydanube.schemas.avro_types import (
     Field,
     Fixed,
     Map,
+    Named,
     Primitive,
     Record,
     Union,
@@ -23,13 +24,13 @@ from pydanube.schemas.avro_types import (
 from pydanube.schemas.format import Incompatibility
 from pydanube.schemas.limits import COMPARISONS_MAX, PROBLEMS_MAX
 
-# What a reader of the second accepts besides itself.
-PROMOTIONS = {
-    "long": {"int"},
-    "float": {"int", "long"},
-    "double": {"int", "long", "float"},
-    "string": {"bytes"},
-    "bytes": {"string"},
+# What a written type may be read as besides itself.
+PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
 }
 
 
@@ -38,13 +39,14 @@ def problems_between(reader: AvroType, writer: AvroType) -> list[Incompatibility
     comparison = _Comparison()
     comparison.compare(reader, writer, "")
     comparison.finish()
-    return comparison.problems
+    return comparison.problems[:PROBLEMS_MAX]
 
 
 class _Comparison:
     def __init__(self) -> None:
         self.problems: list[Incompatibility] = []
         self._met: set[tuple[int, int]] = set()
+        self._branches: dict[int, _Branches] = {}
         self._pending: deque[tuple[AvroType, AvroType, str]] = deque()
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> None:
@@ -76,9 +78,12 @@ class _Comparison:
             self._compare_same_shape(reader, writer, path)
 
     def _compare_union(self, reader: Union, writer: AvroType, path: str) -> None:
-        branch = _branch_for(reader, writer)
+        branches = self._branches.get(id(reader))
+        if branches is None:
+            branches = self._branches[id(reader)] = _Branches(reader)
+        branch = branches.branch_for(writer)
         if branch is None:
-            known = ", ".join(label(branch) for branch in reader.branches) or "nothing"
+            known = _listed([label(branch) for branch in reader.branches]) or "nothing"
             self._note(
                 path,
                 "union_branch_missing",
@@ -166,30 +171,52 @@ def _same_shape(reader: AvroType, writer: AvroType) -> bool:
     """Whether resolution goes on below: the same kind of type, the same name or a promotion."""
     match reader, writer:
         case Primitive(name=reads), Primitive(name=writes):
-            return reads == writes or writes in PROMOTIONS.get(reads, ())
-        case (Record(), Record()) | (Enumeration(), Enumeration()) | (Fixed(), Fixed()):
-            return _name_rank(reader, writer) > 0
+            return reads == writes or reads in PROMOTED.get(writes, ())
+        case (Record() | Enumeration() | Fixed()) as reads, (Record() | Enumeration() | Fixed()) as writes:
+            return type(reads) is type(writes) and _names_match(reads, writes)
         case _:
             return type(reader) is type(writer)
 
 
-def _branch_for(reader: Union, writer: AvroType) -> AvroType | None:
-    """The branch a resolving decoder takes: the same type first, then the first that can be read."""
-    candidates = [branch for branch in reader.branches if _same_shape(branch, writer)]
-    return max(candidates, key=lambda branch: _name_rank(branch, writer), default=None)
+class _Branches:
+    """The branches of a reader's union, found by what a writer's type is called; unions may be long."""
+
+    def __init__(self, union: Union) -> None:
+        self._by_call: dict[tuple[type[AvroType], str], AvroType] = {}
+        # Later calls do not replace earlier ones: the full name wins over aliases, these over bare names.
+        for names in (_full_names, _aliases, _bare_names):
+            for branch in union.branches:
+                for name in names(branch):
+                    self._by_call.setdefault((type(branch), name), branch)
+
+    def branch_for(self, writer: AvroType) -> AvroType | None:
+        """The branch a resolving decoder takes: the same type first, then the first it can be read as."""
+        kind = type(writer)
+        for name in (*_full_names(writer), *_bare_names(writer), *(PROMOTED.get(_call(writer), ()))):
+            if (kind, name) in self._by_call:
+                return self._by_call[kind, name]
+        return None
 
 
-def _name_rank(reader: AvroType, writer: AvroType) -> int:
-    """How well the names agree; the specification is content with the names without their namespaces."""
-    if isinstance(reader, Array | Map | Union) or isinstance(writer, Array | Map | Union):
-        return 0
-    if reader.name == writer.name:
-        return 3
-    if isinstance(reader, Primitive) or isinstance(writer, Primitive):
-        return 0
-    if writer.name in reader.aliases:
-        return 2
-    return int(_simple(reader.name) == _simple(writer.name))
+def _call(node: AvroType) -> str:
+    return "" if isinstance(node, Array | Map | Union) else node.name
+
+
+def _full_names(node: AvroType) -> tuple[str, ...]:
+    return (_call(node),)
+
+
+def _aliases(node: AvroType) -> tuple[str, ...]:
+    return node.aliases if isinstance(node, Record | Enumeration | Fixed) else ()
+
+
+def _bare_names(node: AvroType) -> tuple[str, ...]:
+    return (_simple(node.name),) if isinstance(node, Record | Enumeration | Fixed) else ()
+
+
+def _names_match(reader: Named, writer: Named) -> bool:
+    """The specification is content with names without their namespaces."""
+    return writer.name in (reader.name, *reader.aliases) or _simple(reader.name) == _simple(writer.name)
 
 
 def _source(field: Field, written: dict[str, Field]) -> Field | None:

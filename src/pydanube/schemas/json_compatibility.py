@@ -14,7 +14,7 @@ from pydanube.schemas.json_emptiness import Emptiness
 from pydanube.schemas.json_facts import ONLY, Facts
 from pydanube.schemas.json_keywords import keyword_problems
 from pydanube.schemas.json_same import same
-from pydanube.schemas.json_types import WHOLE_FLOAT, Node
+from pydanube.schemas.json_types import Node
 from pydanube.schemas.limits import COMPARISONS_MAX, PROBLEMS_MAX
 
 DEPTH_MAX = 80
@@ -82,7 +82,7 @@ class Containment:
         if any(same(known, node) for known in facts.atoms) or self._impossible.found(facts):
             return []
         if facts.values is not None:
-            return _value_problems(facts, facts.values, node)
+            return _value_problems(facts.values, node)
         problems = self._direct(facts, node)
         if problems and facts.cases:
             case, rows = next(iter(facts.cases.items()))
@@ -161,29 +161,13 @@ def _by_cases(node: Node) -> bool:
     return bool(node.any_of or node.one_of or node.if_ or node.not_ or any(map(_by_cases, node.all_of)))
 
 
-def _value_problems(facts: Facts, values: list[Json], node: Node) -> Problems:
-    if WHOLE_FLOAT in facts.types:
-        # A list with 1 lets 1.0 through, and draft 4 does not take that for an integer.
-        values = [*values, *(spelled for value in values if (spelled := _as_floats(value)) is not value)]
+def _value_problems(values: list[Json], node: Node) -> Problems:
     refused = [value for value in values if not node.accepts(value)]
     if not refused:
         return []
     shown = ", ".join(repr(value)[:40] for value in refused[:5])
     text = f"the writer may write {shown}, which the reader refuses: keep accepting it"
     return [Incompatibility("", "value_refused", text)]
-
-
-def _as_floats(value: Json) -> Json:
-    """The value with its small whole numbers spelled with a fraction; itself if it has none."""
-    if type(value) is int and abs(value) < 2**53:
-        return float(value)
-    if isinstance(value, list):
-        spelled = [_as_floats(item) for item in value]
-        return spelled if any(new is not old for new, old in zip(spelled, value, strict=True)) else value
-    if isinstance(value, dict):
-        changed = {key: _as_floats(item) for key, item in value.items()}
-        return changed if any(changed[key] is not value[key] for key in value) else value
-    return value
 
 
 def _unshown(text: str) -> Incompatibility:

@@ -1,7 +1,7 @@
 """What is known of a value that some nodes accept: the nodes taken together, and what follows from them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
@@ -11,14 +11,18 @@ from pydanube.schemas.json_types import (
     ARRAY,
     BOOLEAN,
     EVERY_TYPE,
+    FRACTION,
+    INTEGER,
     NULL,
     NUMERIC,
     OBJECT,
     STRING,
     WHOLE,
+    WHOLE_FLOAT,
     Bound,
     Node,
 )
+
 
 Row: TypeAlias = tuple[Node, ...]
 CaseId: TypeAlias = tuple[int, int]
@@ -75,10 +79,10 @@ class Facts:
             shortest = (None, True, False)
         else:
             return None
-        return [value for value in shortest if self._possible(value)]
+        return [spelled for value in shortest for spelled in spellings(value) if self._possible(spelled)]
 
     def _possible(self, value: Json) -> bool:
-        return bool(_types_of(value) & self.types) and all(node.accepts(value) for node in self.atoms)
+        return _type_of(value) in self.types and all(node.accepts(value) for node in self.atoms)
 
     @cached_property
     def lower(self) -> Bound | None:
@@ -152,21 +156,46 @@ class Facts:
         return max((len(node.prefix) for node in self.atoms), default=0)
 
 
-def _types_of(value: Json) -> frozenset[str]:
-    """The types a value has or is equal to a value of: 1 in a list lets 1.0 through as well."""
-    if isinstance(value, bool):
-        return frozenset({BOOLEAN})
-    return TYPES_OF[type(value)]
+def spellings(value: Json) -> list[Json]:
+    """The values equal to a listed one: 1 in a list lets 1.0 through, which draft 4 takes for no integer."""
+    found = [value, _respelled(value, _as_float), _respelled(value, _as_integer)]
+    return [
+        one for number, one in enumerate(found) if all(repr(one) != repr(other) for other in found[:number])
+    ]
 
 
-TYPES_OF = {
-    type(None): frozenset({NULL}),
-    int: NUMERIC,
-    float: NUMERIC,
-    str: frozenset({STRING}),
-    list: frozenset({ARRAY}),
-    dict: frozenset({OBJECT}),
-}
+def _respelled(value: Json, respell: Callable[[Json], Json]) -> Json:
+    if isinstance(value, list):
+        return [_respelled(item, respell) for item in value]
+    if isinstance(value, dict):
+        return {key: _respelled(item, respell) for key, item in value.items()}
+    return respell(value)
+
+
+def _as_float(value: Json) -> Json:
+    return float(value) if type(value) is int and abs(value) < 2**53 else value
+
+
+def _as_integer(value: Json) -> Json:
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _type_of(value: Json) -> str:
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return BOOLEAN
+        case int():
+            return INTEGER
+        case float():
+            return WHOLE_FLOAT if value.is_integer() else FRACTION
+        case str():
+            return STRING
+        case list():
+            return ARRAY
+        case _:
+            return OBJECT
 
 
 def _whole_lower(bound: Bound) -> Bound:
