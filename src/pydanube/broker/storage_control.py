@@ -18,6 +18,8 @@ from pydanube.kernel.names import TopicName
 IMPORTS_MAX = 4
 FILES_PER_IMPORT_MAX = 100_000
 PART_BYTES_MAX = 1 << 20
+IMPORT_IDLE_MS_MAX = 60 * 60 * 1000
+"""An import nobody has sent a part of for so long was abandoned by a client that could not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class ImportOutcome:
 class _Import:
     topic: TopicName
     directory: Path
+    touched_ms: int
     files: dict[int, int] = field(default_factory=dict)
     """Bytes so far, by file number."""
 
@@ -126,17 +129,19 @@ class StorageControl:
             raise Conflict(
                 f"topic {topic} exists already: import under another name", ErrorCode.TOPIC_CONFLICT
             )
+        await self._abandon_idle()
         if len(self._imports) >= IMPORTS_MAX:
             raise Rejected(f"{IMPORTS_MAX} imports are under way: finish or abandon one first")
         topic_id = await self._broker.reserve_topic_id()
         directory = self._spool / f"import-{topic_id}"
         await asyncio.to_thread(directory.mkdir, parents=True)
-        self._imports[topic_id] = _Import(topic, directory)
+        self._imports[topic_id] = _Import(topic, directory, self._clock.monotonic_ms())
         return topic_id
 
     async def import_part(self, import_id: int, file_number: int, position: int, data: bytes) -> None:
         """Append to a file; `position` is how much of it was sent before."""
         session = self._import(import_id)
+        session.touched_ms = self._clock.monotonic_ms()
         have = session.files.get(file_number, 0)
         if position != have or len(data) > PART_BYTES_MAX or not 0 <= file_number < FILES_PER_IMPORT_MAX:
             raise Rejected(
@@ -153,6 +158,11 @@ class StorageControl:
             Corrupt: a file is damaged, or the files do not follow each other without a gap.
         """
         session = self._import(import_id)
+        # Whoever stops waiting must not leave a topic half made.
+        finishing = asyncio.get_running_loop().create_task(self._finish_import(import_id, session))
+        return await asyncio.shield(finishing)
+
+    async def _finish_import(self, import_id: int, session: _Import) -> ImportOutcome:
         checking = await asyncio.to_thread(import_module, "pydanube.history.segment_import")
         paths = [session.directory / f"{number}.parquet" for number in sorted(session.files)]
         found: list[SegmentDescriptor] = await asyncio.to_thread(
@@ -175,6 +185,11 @@ class StorageControl:
         session = self._import(import_id)
         del self._imports[import_id]
         await asyncio.to_thread(shutil.rmtree, session.directory, ignore_errors=True)
+
+    async def _abandon_idle(self) -> None:
+        before_ms = self._clock.monotonic_ms() - IMPORT_IDLE_MS_MAX
+        for import_id in [key for key, session in self._imports.items() if session.touched_ms < before_ms]:
+            await self.abandon_import(import_id)
 
     def _import(self, import_id: int) -> _Import:
         try:
