@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydanube.kernel.errors import ErrorCode, Rejected, Status
 from pydanube.metadata import MemoryStore
 from pydanube.security.audit import AuditLog
-from pydanube.security.guard import PolicyGuard
+from pydanube.security.policy_guard import PolicyGuard
 from pydanube.security.policy_store import PolicyStore
 from pydanube.security.principals import Principal, PrincipalKind
 from pydanube.security.settings import AuditSettings, JwtSettings, TokenKey

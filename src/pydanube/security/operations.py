@@ -239,4 +239,18 @@ _STORAGE: Final = _service(
     },
 )
 
-OPERATIONS: Final[dict[str, Rule]] = _CLIENT | _NATIVE | _ADMIN | _SCHEMAS | _STORAGE
+_OPERATORS: Final = _service(
+    "pydanube.admin.v1.Admin",
+    {
+        "SetNamespacePolicies": _changes(Permission.MANAGE_NAMESPACE, ResourceFrom.NAMESPACE, "namespace"),
+        "SetTopicPolicies": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "GetTopicPolicies": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "TopicStats": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "DescribeSubscription": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "ResetCursor": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "Purge": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "PeekMessages": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+    },
+)
+
+OPERATIONS: Final[dict[str, Rule]] = _CLIENT | _NATIVE | _ADMIN | _SCHEMAS | _STORAGE | _OPERATORS

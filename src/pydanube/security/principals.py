@@ -25,6 +25,14 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
+class Verified(NamedTuple):
+    """A caller who has proved it, and how long the proof holds."""
+
+    principal: Principal
+    expires_ms: int
+    """Unix time. Whoever keeps a connection open by a token must end it then."""
+
+
 ANONYMOUS: Final = Principal(PrincipalKind.ANONYMOUS, "anonymous")
 
 _CLAIMED_KINDS: Final = {

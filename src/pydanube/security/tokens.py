@@ -10,13 +10,13 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
-from pydanube.security.principals import Principal, claimed_principal
+from pydanube.security.principals import Principal, Verified, claimed_principal
 from pydanube.security.settings import JwtSettings
 from pydanube.security.token_keys import HEADER_NAMES, SigningKey, VerifyingKey, verifying_keys
 
@@ -28,12 +28,6 @@ REMEMBERED_MAX: Final = 10_000
 TTL_SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 
 _SHAPE: Final = re.compile(r"([\w-]+)\.([\w-]+)\.([\w-]+)", re.ASCII)
-
-
-class Verified(NamedTuple):
-    principal: Principal
-    expires_ms: int
-    """When the token ends, leeway included: whoever holds a connection open by it must end that then."""
 
 
 @dataclass(frozen=True, slots=True)

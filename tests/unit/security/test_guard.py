@@ -6,8 +6,9 @@ import pytest
 from pydanube.kernel.errors import ErrorCode, Rejected, Status
 from pydanube.protocol.http2.headers import Headers
 from pydanube.security.audit import AuditLog
-from pydanube.security.guard import FOREVER_MS, OPEN, PolicyGuard, guard_for
+from pydanube.security.guard import FOREVER_MS, OPEN, Guard
 from pydanube.security.permissions import CLUSTER, Permission, Scope, topic_resource
+from pydanube.security.policy_guard import PolicyGuard, policy_guard
 from pydanube.security.policy_store import PolicyStore
 from pydanube.security.principals import ANONYMOUS, Principal, PrincipalKind
 from pydanube.security.rbac import Binding, Role
@@ -37,9 +38,7 @@ def audit(clock, caplog: pytest.LogCaptureFixture) -> AuditLog:
 
 def made(mode, policies, audit, clock, **settings) -> PolicyGuard:
     settings = {"jwt": JwtSettings(secret_key=SECRET)} | settings
-    guard = guard_for(SecuritySettings(mode=mode, tls=TLS, **settings), policies, audit, clock)
-    assert isinstance(guard, PolicyGuard)
-    return guard
+    return policy_guard(SecuritySettings(mode=mode, tls=TLS, **settings), policies, audit, clock)
 
 
 @pytest.fixture
@@ -63,9 +62,8 @@ def records(caplog: pytest.LogCaptureFixture) -> list[dict]:
     return [json.loads(record.getMessage()) for record in caplog.records if record.name == "pydanube.audit"]
 
 
-def test_without_security_everybody_is_anonymous(policies, audit, clock) -> None:
-    guard = guard_for(SecuritySettings(), policies, audit, clock)
-    assert guard is OPEN
+def test_without_security_everybody_is_anonymous() -> None:
+    guard: Guard = OPEN
     assert guard.authenticate({"authorization": "Bearer nonsense"} | INTERNAL) == ANONYMOUS
     assert guard.admit(None) == (ANONYMOUS, FOREVER_MS)
     guard.check(ANONYMOUS, "no such call", CLUSTER)

@@ -12,7 +12,7 @@ from pydanube.kernel.errors import ErrorCode, Rejected, Status
 from pydanube.metadata import MemoryStore
 from pydanube.protocol import native_pb2
 from pydanube.security.audit import AuditLog
-from pydanube.security.guard import OPEN, PolicyGuard
+from pydanube.security.guard import OPEN
 from pydanube.security.operations import OPERATIONS, ResourceFrom
 from pydanube.security.permissions import (
     CLUSTER,
@@ -24,6 +24,7 @@ from pydanube.security.permissions import (
     subject_resource,
     topic_resource,
 )
+from pydanube.security.policy_guard import PolicyGuard
 from pydanube.security.policy_store import PolicyStore
 from pydanube.security.principals import ANONYMOUS, Principal, PrincipalKind
 from pydanube.security.rbac import Binding, Role
@@ -64,6 +65,10 @@ danube_schema.SchemaRegistry       ConfigureTopicSchema UpdateTopicValidationPol
 danube_schema.SchemaRegistry       GetTopicSchemaConfig                               ManageSchema     topic
 pydanube.storage.v1.StorageAdmin   Seal ListSegments DescribeStorage ReadSegment      ManageTopic      topic
 pydanube.storage.v1.StorageAdmin   BeginImport ImportPart FinishImport AbandonImport  ManageTopic      topic
+pydanube.admin.v1.Admin            SetNamespacePolicies                               ManageNamespace  namespace
+pydanube.admin.v1.Admin            SetTopicPolicies GetTopicPolicies TopicStats       ManageTopic      topic
+pydanube.admin.v1.Admin            DescribeSubscription ResetCursor Purge             ManageTopic      topic
+pydanube.admin.v1.Admin            PeekMessages                                       ManageTopic      topic
 native                             lookup                                             Lookup           topic
 native                             open_producer publish                              Produce          topic
 native                             subscribe open_reader credit ack nack seek         Consume          topic

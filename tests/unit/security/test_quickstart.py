@@ -11,9 +11,9 @@ from cryptography import x509
 from pydanube.kernel.errors import Rejected
 from pydanube.security.audit import AuditLog
 from pydanube.security.certificates import ServerTls
-from pydanube.security.guard import PolicyGuard, guard_for
 from pydanube.security.peer_identity import certificate_principal
 from pydanube.security.permissions import CLUSTER
+from pydanube.security.policy_guard import policy_guard
 from pydanube.security.policy_store import PolicyStore
 from pydanube.security.principals import Principal, PrincipalKind
 from pydanube.security.quickstart import quickstart
@@ -68,8 +68,7 @@ async def test_the_admin_gets_in(
     assert settings.tls is not None
     own = PolicyStore(policies._metadata, super_admins=set(settings.super_admins))
     await own.start()
-    guard = guard_for(settings, own, AuditLog(settings.audit, clock), clock)
-    assert isinstance(guard, PolicyGuard)
+    guard = policy_guard(settings, own, AuditLog(settings.audit, clock), clock)
     tls = ServerTls(settings.mode, settings.tls, clock)
 
     async def judge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
