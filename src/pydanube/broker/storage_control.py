@@ -172,10 +172,13 @@ class StorageControl:
             topic_id=import_id,
             created_ms=self._clock.now_ms(),
         )
-        for path, segment in zip(paths, found, strict=True):
-            await self._places.store.put_file(segment_key(session.topic, segment.segment_id), path)
-        for segment in found:
-            await self._places.catalogue.segments.add(session.topic, segment)
+        keys = [segment_key(session.topic, segment.segment_id) for segment in found]
+        await self._tiering.claim()
+        with self._tiering.spared(keys):
+            for path, key in zip(paths, keys, strict=True):
+                await self._places.store.put_file(key, path)
+            for segment in found:
+                await self._places.catalogue.segments.add(session.topic, segment)
         adopted = (found[0].start_offset, found[-1].next_offset)
         await self._broker.adopt_topic(session.topic, import_id, adopted)
         await self.abandon_import(import_id)

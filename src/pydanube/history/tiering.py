@@ -10,8 +10,8 @@ spool or an object nobody names: the first is removed at start, the second by th
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -118,7 +118,7 @@ class Tiering:
         self._on_step = on_step
         self._is_ours = False
         self._working: dict[TopicHistory, asyncio.Task[None]] = {}
-        self._uploading: set[str] = set()
+        self._spared: set[str] = set()
         self._wake = asyncio.Event()
         self._is_holding = False
         self._file_seen: tuple[int | None, int] = (None, 0)
@@ -133,7 +133,7 @@ class Tiering:
         """
         await asyncio.to_thread(_empty, self._spool)
         try:
-            await self._claim()
+            await self.claim()
         except Unavailable as error:
             logger.warning("durable store not reached, publishing goes on without it error=%s", error)
         loop = asyncio.get_running_loop()
@@ -174,15 +174,35 @@ class Tiering:
 
     async def sweep_now(self) -> int:
         """Remove orphans from the durable store; return how many."""
-        await self._claim()
+        await self.claim()
         removed = await sweep(
             self._places,
-            uploading=self._uploading,
+            uploading=self._spared,
             older_than_ms=self._clock.now_ms() - self._settings.orphan_ms_min,
             on_removed=lambda found: None,
         )
         self.stats.orphans += removed
         return removed
+
+    @contextmanager
+    def spared(self, keys: Iterable[str]) -> Iterator[None]:
+        """Objects on their way to a descriptor: until they have it, or failed to get it, they are not orphans."""
+        names = set(keys)
+        self._spared |= names
+        try:
+            yield
+        finally:
+            self._spared -= names
+
+    async def claim(self) -> None:
+        """To be called before anything is written or removed: the store must be ours.
+
+        Raises:
+            Conflict: it is another cluster's.
+        """
+        if not self._is_ours:
+            await claim_store(self._places.store, self._owner)
+            self._is_ours = True
 
     # Looking.
 
@@ -276,7 +296,7 @@ class Tiering:
     async def _seal_runs(self, history: TopicHistory, runs: list[RunDescriptor]) -> None:
         try:
             history.converting_from = runs[0].start_offset
-            await self._claim()
+            await self.claim()
             await self._make_segment(history, runs)
         except DanubeError as error:
             self._note(history, error)
@@ -307,19 +327,21 @@ class Tiering:
         )
         self._on_step("converted")
         file = Path(converted.path)
-        try:
-            descriptor = await self._upload(history, converted, file)
-        finally:
-            await asyncio.to_thread(file.unlink, missing_ok=True)
-        async with history.change:
-            if history.is_deleted:
-                await self._places.store.delete(segment_key(topic, descriptor.segment_id))
-                return
-            await history.add_segment(descriptor)
-            self._on_step("described")
-            if not self._settings.keeps_copies:
-                await history.drop_copies(history.copies)
-            self._on_step("released")
+        key = segment_key(topic, converted.descriptor.segment_id)
+        with self.spared([key]):
+            try:
+                descriptor = await self._upload(key, converted, file)
+            finally:
+                await asyncio.to_thread(file.unlink, missing_ok=True)
+            async with history.change:
+                if history.is_deleted:
+                    await self._places.store.delete(key)
+                    return
+                await history.add_segment(descriptor)
+                self._on_step("described")
+                if not self._settings.keeps_copies:
+                    await history.drop_copies(history.copies)
+                self._on_step("released")
         logger.info(
             "segment made topic=%s segment=%s messages=%d bytes=%d",
             topic,
@@ -328,14 +350,9 @@ class Tiering:
             descriptor.size,
         )
 
-    async def _upload(self, history: TopicHistory, converted: Converted, file: Path) -> SegmentDescriptor:
-        key = segment_key(history.topic, converted.descriptor.segment_id)
+    async def _upload(self, key: str, converted: Converted, file: Path) -> SegmentDescriptor:
         begun_ms = self._clock.monotonic_ms()
-        self._uploading.add(key)
-        try:
-            etag = await self._places.store.put_file(key, file)
-        finally:
-            self._uploading.discard(key)
+        etag = await self._places.store.put_file(key, file)
         self._on_step("uploaded")
         self.stats.segments += 1
         self.stats.bytes += converted.descriptor.size
@@ -351,12 +368,6 @@ class Tiering:
         logger.warning(
             "no segment made, tried again later topic=%s attempt=%d error=%s", history.topic, failures, error
         )
-
-    async def _claim(self) -> None:
-        """Nothing is written to a store, and nothing swept, that is not ours."""
-        if not self._is_ours:
-            await claim_store(self._places.store, self._owner)
-            self._is_ours = True
 
 
 def _empty(spool: Path) -> None:
