@@ -72,6 +72,7 @@ class Journal:
         settings: JournalSettings | None = None,
         disk: Disk | None = None,
         progress: Progress | None = None,
+        on_step: Callable[[str], None] = lambda step: None,
     ) -> "Journal":
         """Recover what is in `directory` and start the writer thread.
 
@@ -81,6 +82,7 @@ class Journal:
             broker_id: under `/storage/journals/{broker_id}` the metadata store remembers which journal this
                 broker has written, so that a lost directory is noticed.
             progress: told (bytes read, bytes in all) while recovering, in the loop thread.
+            on_step: told the name of each durable step of staging.
 
         Raises:
             Corrupt: the journal is damaged, missing although it was used, or another broker's.
@@ -128,7 +130,7 @@ class Journal:
         )
         return cls(
             queue,
-            Stager(queue, files, clock),
+            Stager(queue, files, clock, on_step),
             reports=reports,
             places=places,
             deletions=await catalogue.deletions(),

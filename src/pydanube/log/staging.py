@@ -7,6 +7,7 @@ released. A crash in between repeats the file after restart; runs that exist alr
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 from pydanube.kernel.clock import Clock
@@ -26,10 +27,18 @@ RETRY_SECONDS_MAX = 30.0
 class Stager:
     """One task per journal; works through `CommitQueue.closed_files` from the oldest on."""
 
-    def __init__(self, queue: CommitQueue, directory: JournalDirectory, clock: Clock) -> None:
+    def __init__(
+        self,
+        queue: CommitQueue,
+        directory: JournalDirectory,
+        clock: Clock,
+        on_step: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """`on_step` is told "staged" for each run and "journal_released" for each file."""
         self._queue = queue
         self._directory = directory
         self._clock = clock
+        self._on_step = on_step
         self._wake = asyncio.Event()
         self._tried = asyncio.Event()
         self._stopping = False
@@ -90,6 +99,7 @@ class Stager:
         while closed and not self._stopping:
             if await self._stage_file(closed[0]):
                 await asyncio.to_thread(self._directory.release, closed[0])
+                self._on_step("journal_released")
                 logger.debug("journal file released file_sequence=%d", closed.popleft())
 
     async def _stage_file(self, file_sequence: int) -> bool:
@@ -114,6 +124,7 @@ class Stager:
             if self._stopping:
                 return False
             if await log.stage(chunk, created_ms=self._clock.now_ms()):
+                self._on_step("staged")
                 self._queue.free(chunk.memory_bytes)
                 self._keep_in_cache(log, chunk)
             return True

@@ -101,6 +101,7 @@ class Standalone:
             broker_id=str(identity),
             settings=_journal_settings(settings),
             progress=RecoveryProgress(config.wal_root),
+            on_step=self._on_step,
         )
         self._closing.push_async_callback(journal.close)
 
