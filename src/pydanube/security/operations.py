@@ -4,10 +4,20 @@ Names of operations are gRPC paths, and `native:` names for frames of the native
 path of the RPC it stands for, so that the doors cannot differ. What is not listed here is refused.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from pydanube.security.permissions import Permission, ResourceKind
+from pydanube.security.permissions import (
+    CLUSTER,
+    Permission,
+    Resource,
+    ResourceKind,
+    broker_resource,
+    namespace_resource,
+    subject_resource,
+    topic_resource,
+)
 
 
 class ResourceFrom(Enum):
@@ -43,6 +53,14 @@ _KIND: Final = {
     ResourceFrom.CHANNEL: ResourceKind.TOPIC,
 }
 
+_MADE_OF_NAME: Final[dict[ResourceKind, Callable[[str], Resource]]] = {
+    ResourceKind.CLUSTER: lambda name: CLUSTER,
+    ResourceKind.BROKER: broker_resource,
+    ResourceKind.NAMESPACE: namespace_resource,
+    ResourceKind.TOPIC: topic_resource,
+    ResourceKind.SUBJECT: subject_resource,
+}
+
 
 class Rule(NamedTuple):
     permission: Permission | None
@@ -57,6 +75,10 @@ class Rule(NamedTuple):
     def kind(self) -> ResourceKind | None:
         """What kind of resource the call must be checked on."""
         return _KIND.get(self.resource)
+
+    def on(self, name: str = "") -> Resource:
+        """The resource to check, by the name that was found for it; calls without one are about the cluster."""
+        return CLUSTER if self.kind is None else _MADE_OF_NAME[self.kind](name)
 
     @property
     def administrative(self) -> bool:

@@ -136,6 +136,12 @@ def test_every_call_we_serve_is_in_the_table_and_its_field_in_the_request() -> N
         has_field(message.DESCRIPTOR, OPERATIONS[operation].field)
 
 
+def test_a_rule_makes_the_resource_of_a_name() -> None:
+    names = {"broker": "17", "namespace": "/shop", "topic": "shop/orders", "subject": "shop/orders"}
+    for operation, _, kind in rules():
+        assert OPERATIONS[operation].on(names.get(kind, "")) == RESOURCES[kind], operation
+
+
 def has_field(message: Descriptor, path: str) -> None:
     for name in filter(None, path.split(".")):
         field = message.fields_by_name[name]

@@ -169,6 +169,17 @@ def test_a_key_is_used_with_its_own_algorithm_only(clock, rsa_pair, ed_pair, tmp
         )
 
 
+@pytest.mark.parametrize("alg", ["none", "RS256", "EdDSA", "HS512", ""])
+def test_the_right_key_does_not_excuse_the_wrong_algorithm(clock, alg: str) -> None:
+    verifier = TokenVerifier(JwtSettings(keys=(TokenKey(id="h", algorithm="HS256", secret=SECRET),)), clock)
+    start = f"{part({'alg': alg, 'kid': 'h'})}.{part(claims())}"
+    signature = secret_signing_key(SECRET.encode()).sign(start.encode())
+    assert (
+        "is for HS256"
+        in refusal(verifier, f"{start}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}").text
+    )
+
+
 def test_ed25519_goes_by_both_its_names(clock, ed_pair, tmp_path: Path) -> None:
     (tmp_path / "e").write_bytes(ed_pair.public_pem)
     verifier = TokenVerifier(
