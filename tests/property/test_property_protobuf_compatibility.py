@@ -13,15 +13,14 @@ from google.protobuf.descriptor_pb2 import (
     EnumDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
-    FileDescriptorSet,
 )
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from pydanube.kernel.errors import Rejected
-from pydanube.schemas.protobuf_schema import ProtobufSchema, parse_protobuf
+from pydanube.schemas.protobuf_schema import ProtobufSchema
 
 Draw = Callable[..., object]
 F = FieldDescriptorProto
@@ -182,8 +181,14 @@ def move(draw: Draw, file: FileDescriptorProto, message: DescriptorProto) -> Non
         file.syntax = other
 
 
-def schema_of(file: FileDescriptorProto) -> ProtobufSchema:
-    return parse_protobuf(FileDescriptorSet(file=[file]).SerializeToString())
+def schema_of(file: FileDescriptorProto) -> ProtobufSchema | None:
+    """The schema, or None if the file is not legal. Without protoc, which would take most of the time."""
+    pool = DescriptorPool()
+    try:
+        pool.AddSerializedFile(file.SerializeToString())
+    except TypeError:
+        return None
+    return ProtobufSchema("", pool.FindMessageTypeByName("shop.Root"))
 
 
 @st.composite
@@ -255,9 +260,8 @@ def test_what_is_called_readable_is_read_the_same(draws: st.DataObject) -> None:
     original = draws.draw(files())
     changed = draws.draw(mutations(original))
     sides = [original, changed] if draws.draw(st.booleans()) else [changed, original]
-    try:
-        writer, reader = (schema_of(side) for side in sides)
-    except Rejected:
+    writer, reader = (schema_of(side) for side in sides)
+    if writer is None or reader is None:
         event("not a legal schema")
         return
     problems = reader.problems_reading(writer)
@@ -279,9 +283,9 @@ def test_what_is_called_readable_is_read_the_same(draws: st.DataObject) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_a_schema_reads_its_own_data_and_follows_itself(draws: st.DataObject) -> None:
-    try:
-        schema = schema_of(draws.draw(files()))
-    except Rejected:
+    schema = schema_of(draws.draw(files()))
+    if schema is None:
+        event("not a legal schema")
         return
     assert schema.problems_reading(schema) == []
     assert schema.problems_succeeding(schema) == []

@@ -1,6 +1,6 @@
-"""`.proto` text to descriptors, by protoc in a process of its own.
+"""`.proto` text to descriptors, or descriptors to checked ones, by protoc in a process of its own.
 
-The text is hostile and protoc is C++: it runs with hard limits on memory, processor time, file size and wall
+What it reads is hostile and protoc is C++: it runs with hard limits on memory, processor time, file size and wall
 time, without an environment, in an empty folder, and can import nothing but the given references and
 Google's well-known types. Whatever happens to it, the broker sees bytes or `Rejected`.
 """
@@ -56,7 +56,9 @@ for name, most in limits.items():
 _CHILD: Final = child_program()
 
 _REFERENCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,15}\.proto")
-_REFERENCE_NAME_CHARACTERS_MAX = 200
+_ROOT_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]{0,199}")
+_NAME_CHARACTERS_MAX = 200
+_GIVEN = "given"
 # Lines such as "W0000 00:00:1794 11868 parser.cc:659] No syntax specified": notes of the compiler's to itself.
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")
 _RESERVED_NAMES = (ROOT_FILE, "google/protobuf/")
@@ -72,42 +74,56 @@ def compile_proto(text: bytes, references: Mapping[str, bytes]) -> bytes:
         Rejected: protoc refuses the text, or the limits end it; the reason is protoc's own.
     """
     check_sizes(text, references)
-    key = _digest(text, references)
+    for name in references:
+        _check_reference_name(name)
+    files = {ROOT_FILE: text, **references}
+    return _remembered(files, ["-I.", f"-I{_tools() / '_proto'}", ROOT_FILE])
+
+
+def check_descriptors(given: bytes, root: str) -> bytes:
+    """The same for a FileDescriptorSet somebody sent, whose file `root` is the one meant.
+
+    Descriptors are checked by protoc too: the library in this process trusts them, and dies of some.
+    """
+    check_sizes(given, {})
+    if _ROOT_NAME.fullmatch(root) is None:
+        raise refuse(
+            f"invalid name {root[:_NAME_CHARACTERS_MAX]!r} of the last file: expected a relative path"
+        )
+    return _remembered({_GIVEN: given}, [f"--descriptor_set_in={_GIVEN}", root])
+
+
+def _remembered(files: Mapping[str, bytes], arguments: list[str]) -> bytes:
+    digest = sha256(arguments[-1].encode())
+    for name in sorted(files):
+        digest.update(sha256(name.encode()).digest() + sha256(files[name]).digest())
+    key = digest.digest()
     with _compiled_lock:
         known = _compiled.get(key)
     if known is not None:
         return known
-    descriptors = _run_protoc(text, references)
+    descriptors = _run_protoc(files, arguments)
     with _compiled_lock:
         _compiled.add(key, descriptors, len(descriptors))
     return descriptors
 
 
-def _digest(text: bytes, references: Mapping[str, bytes]) -> bytes:
-    digest = sha256(sha256(text).digest())
-    for name in sorted(references):
-        digest.update(sha256(name.encode(errors="replace")).digest() + sha256(references[name]).digest())
-    return digest.digest()
+def _tools() -> Path:
+    found = find_spec("grpc_tools")
+    if found is None or not found.submodule_search_locations:
+        raise refuse("this broker cannot compile Protobuf: install the package grpcio-tools beside it")
+    return Path(found.submodule_search_locations[0])
 
 
-def _run_protoc(text: bytes, references: Mapping[str, bytes]) -> bytes:
-    tools = find_spec("grpc_tools")
-    if tools is None or not tools.submodule_search_locations:
-        raise refuse(
-            "this broker cannot compile .proto text: install the package grpcio-tools beside it, "
-            "or register a FileDescriptorSet (protoc --include_imports --descriptor_set_out)"
-        )
-    package = Path(tools.submodule_search_locations[0])
+def _run_protoc(files: Mapping[str, bytes], arguments: list[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="danube-protoc-") as scratch:
         sources, results = Path(scratch, "sources"), Path(scratch, "results")
         sources.mkdir()
         results.mkdir()
-        (sources / ROOT_FILE).write_bytes(text)
-        for name, reference in references.items():
-            _write_reference(sources, name, reference)
-        command = [sys.executable, "-I", "-S", "-c", _CHILD, str(package.parent)]
-        command += [f"-I{sources}", f"-I{package / '_proto'}", "--include_imports"]
-        command += [f"--descriptor_set_out={results / 'descriptors'}", ROOT_FILE]
+        for name, content in files.items():
+            _write(sources / name, content)
+        command = [sys.executable, "-I", "-S", "-c", _CHILD, str(_tools().parent), "--include_imports"]
+        command += [f"--descriptor_set_out={results / 'descriptors'}", *arguments]
         with (results / "complaints").open("wb") as complaints:
             try:
                 ended = subprocess.run(
@@ -122,41 +138,43 @@ def _run_protoc(text: bytes, references: Mapping[str, bytes]) -> bytes:
                 )
             except subprocess.TimeoutExpired as error:
                 raise refuse(
-                    f"the .proto text was not compiled within {WALL_SECONDS_MAX} s: make it smaller"
+                    f"the definition was not compiled within {WALL_SECONDS_MAX} s: make it smaller"
                 ) from error
         if ended.returncode != 0:
-            raise _refusal(ended.returncode, results / "complaints", sources)
+            raise _refusal(ended.returncode, results / "complaints")
         return (results / "descriptors").read_bytes()
 
 
-def _write_reference(sources: Path, name: str, text: bytes) -> None:
+def _check_reference_name(name: str) -> None:
     if (
-        len(name) > _REFERENCE_NAME_CHARACTERS_MAX
+        len(name) > _NAME_CHARACTERS_MAX
         or _REFERENCE_NAME.fullmatch(name) is None
         or name.startswith(_RESERVED_NAMES)
     ):
         raise refuse(
-            f"invalid reference name {name[:_REFERENCE_NAME_CHARACTERS_MAX]!r}: expected a relative path such as "
+            f"invalid reference name {name[:_NAME_CHARACTERS_MAX]!r}: expected a relative path such as "
             f"common/money.proto, other than {ROOT_FILE} and google/protobuf/"
         )
-    path = sources / name
+
+
+def _write(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text)
+        path.write_bytes(content)
     except OSError as error:  # one name is a folder of another
-        raise refuse(f"reference {name!r} cannot stand beside the others: {error.strerror}") from error
+        raise refuse(f"reference {path.name!r} cannot stand beside the others: {error.strerror}") from error
 
 
-def _refusal(code: int, complaints: Path, sources: Path) -> Rejected:
+def _refusal(code: int, complaints: Path) -> Rejected:
     with complaints.open("rb") as file:
-        said = file.read(COMPLAINT_BYTES_MAX).decode(errors="replace").replace(f"{sources}/", "")
+        said = file.read(COMPLAINT_BYTES_MAX).decode(errors="replace")
     lines = [
         line for line in said.splitlines() if not line.startswith("WARNING: ") and not _LOG_LINE.match(line)
     ]
     # A signal, or Python failing inside the limits, is not protoc's opinion of the text.
     if code < 0 or not lines or lines[0].startswith("Traceback"):
         return refuse(
-            f"the .proto text needs more than {CPU_SECONDS_MAX} s or {MEMORY_BYTES_MAX >> 20} MiB to compile: "
+            f"the definition needs more than {CPU_SECONDS_MAX} s or {MEMORY_BYTES_MAX >> 20} MiB to compile: "
             "make it smaller"
         )
-    return refuse(f"the .proto text does not compile: {'; '.join(lines)}")
+    return refuse(f"the definition does not compile: {'; '.join(lines)}")

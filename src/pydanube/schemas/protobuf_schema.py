@@ -15,14 +15,14 @@ from typing import Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pydanube.schemas.format import NO_REFERENCES, Incompatibility, ParsedSchema, SchemaKind, other_kind
 from pydanube.schemas.limits import NODES_MAX, REFERENCES_MAX, check_sizes, refuse
 from pydanube.schemas.protobuf_compatibility import problems_reading
-from pydanube.schemas.protobuf_compiler import compile_proto
+from pydanube.schemas.protobuf_compiler import check_descriptors, compile_proto
 from pydanube.schemas.protobuf_succession import problems_succeeding
 from pydanube.schemas.protobuf_unfolding import UNFOLDED_BYTES_MAX, Unfolding
 
@@ -95,7 +95,8 @@ def parse_protobuf(definition: bytes, references: Mapping[str, bytes] = NO_REFER
     given = _given_descriptors(definition)
     if given is not None:
         # Bytes and their base64 are one definition; base64 is the form that fits into text.
-        return ProtobufSchema(b64encode(given).decode(), _load(given, None))
+        descriptors = check_descriptors(given, _root_name(given))
+        return ProtobufSchema(b64encode(given).decode(), _load(descriptors, None))
     try:
         text = definition.decode()
     except UnicodeDecodeError as error:
@@ -116,10 +117,10 @@ def _given_descriptors(definition: bytes) -> bytes | None:
     return None
 
 
-def _load(serialized: bytes, chosen: str | None) -> Descriptor:
-    """The message that payloads are, out of a private pool that holds nothing else."""
+def _root_name(given: bytes) -> str:
+    """The last file: protoc writes a file after everything it imports."""
     try:
-        files = FileDescriptorSet.FromString(serialized).file
+        files = FileDescriptorSet.FromString(given).file
     except DecodeError as error:
         raise refuse(
             "neither .proto text nor a FileDescriptorSet: the bytes do not parse as descriptors"
@@ -128,29 +129,36 @@ def _load(serialized: bytes, chosen: str | None) -> Descriptor:
         raise refuse("the FileDescriptorSet holds no file: make it with protoc --include_imports")
     if len(files) > FILES_MAX:
         raise refuse(f"{len(files)} files in the FileDescriptorSet: at most {FILES_MAX} allowed")
+    name = files[-1].name
+    return name if isinstance(name, str) else repr(name)
+
+
+def _load(checked: bytes, chosen: str | None) -> Descriptor:
+    """The message that payloads are, out of a private pool that holds nothing else."""
+    files = FileDescriptorSet.FromString(checked).file
     _check_nodes(files)
+    _check_text(files)
     pool = DescriptorPool()
-    for file in _dependencies_first(files):
+    for file in files:
         try:
             pool.AddSerializedFile(file.SerializeToString())
         except TypeError as error:
-            raise refuse(f"descriptors of {file.name[:80]!r} are not consistent: {error}") from error
+            raise refuse(f"descriptors of {file.name!r} cannot be used: {error}") from error
     return _find_message(pool, files[-1], chosen)
 
 
-def _dependencies_first(files: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    waiting = {file.name: file for file in files}
-    if len(waiting) < len(files):
-        raise refuse("the FileDescriptorSet holds two files of one name")
-    ordered: list[FileDescriptorProto] = []
+def _check_text(files: Sequence[Message]) -> None:
+    """Refuse text that is not UTF-8: descriptors are older than that rule and hand it over as bytes."""
+    waiting = list(files)
     while waiting:
-        ready = [file for file in waiting.values() if not waiting.keys() & set(file.dependency)]
-        if not ready:
-            raise refuse(f"files import each other in a circle: {', '.join(sorted(waiting))[:200]}")
-        for file in ready:
-            del waiting[file.name]
-        ordered += ready
-    return ordered
+        for field, value in waiting.pop().ListFields():
+            values = value if field.is_repeated else [value]
+            if field.message_type is not None:
+                waiting += values
+            elif field.type == FieldDescriptor.TYPE_STRING and not all(
+                isinstance(one, str) for one in values
+            ):
+                raise refuse(f"the definition holds text that is not UTF-8 ({field.full_name})")
 
 
 def _find_message(pool: DescriptorPool, root: FileDescriptorProto, chosen: str | None) -> Descriptor:

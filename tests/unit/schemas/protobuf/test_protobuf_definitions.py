@@ -93,6 +93,7 @@ def test_references_and_well_known_types_can_be_imported(proto) -> None:
         (b'syntax = "proto3"; message Order { int64 id = 0; }', "schema.proto:1:47"),
         (b'syntax = "proto3"; enum E { Z = 0; }', "declares no message"),
         (b'syntax = "proto3"; // \xff\n message A {}', "not UTF-8"),
+        (rb'syntax = "proto3"; message A { int32 a = 1 [json_name = "\xff"]; }', "not UTF-8"),
         (b"\x00\x01\x02", "do not parse as descriptors"),
         (b64encode(b"nothing of the kind"), "do not parse as descriptors"),
         (FileDescriptorSet().SerializeToString() + b"\x12\x00", "holds no file"),
