@@ -3,11 +3,12 @@
 import asyncio
 import shutil
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 from pydanube.broker.broker import Broker
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.history.convert_job import CheckJob
+from pydanube.history.converter import Converter
 from pydanube.history.places import Places
 from pydanube.history.segment import SegmentDescriptor, segment_key
 from pydanube.history.tiering import Tiering
@@ -65,11 +66,20 @@ class _Import:
 
 class StorageControl:
     def __init__(
-        self, broker: Broker, tiering: Tiering, places: Places, *, clock: Clock, mode: str, spool: Path
+        self,
+        broker: Broker,
+        tiering: Tiering,
+        places: Places,
+        converter: Converter,
+        *,
+        clock: Clock,
+        mode: str,
+        spool: Path,
     ) -> None:
         self._broker = broker
         self._tiering = tiering
         self._places = places
+        self._converter = converter
         self._clock = clock
         self._mode = mode
         self._spool = spool
@@ -163,14 +173,14 @@ class StorageControl:
         return await asyncio.shield(finishing)
 
     async def _finish_import(self, import_id: int, session: _Import) -> ImportOutcome:
-        checking = await asyncio.to_thread(import_module, "pydanube.history.segment_import")
         paths = [session.directory / f"{number}.parquet" for number in sorted(session.files)]
-        found: list[SegmentDescriptor] = await asyncio.to_thread(
-            checking.check_files,
-            paths,
-            topic=str(session.topic),
-            topic_id=import_id,
-            created_ms=self._clock.now_ms(),
+        found = await self._converter.check(
+            CheckJob(
+                topic=str(session.topic),
+                topic_id=import_id,
+                files=tuple(map(str, paths)),
+                created_ms=self._clock.now_ms(),
+            )
         )
         keys = [segment_key(session.topic, segment.segment_id) for segment in found]
         await self._tiering.claim()

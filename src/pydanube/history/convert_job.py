@@ -11,7 +11,7 @@ class RunSource(msgspec.Struct, frozen=True, kw_only=True):
     descriptor: RunDescriptor
 
 
-class ConvertJob(msgspec.Struct, frozen=True, kw_only=True):
+class ConvertJob(msgspec.Struct, frozen=True, kw_only=True, tag="convert"):
     """Make one segment of contiguous runs of one topic."""
 
     topic: str
@@ -22,6 +22,16 @@ class ConvertJob(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     row_group_bytes: int = 8 << 20
     """Payload bytes of a row group, about: what a reader far behind has in memory."""
+
+
+class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
+    """See whether files made elsewhere are the history of a topic; they may be anything."""
+
+    topic: str
+    topic_id: int
+    files: tuple[str, ...]
+    """In the order of their offsets."""
+    created_ms: int
 
 
 class Converted(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +51,8 @@ class ConvertFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConvertAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One of both."""
+    """One of them."""
 
     converted: Converted | None = None
+    checked: tuple[SegmentDescriptor, ...] | None = None
     failure: ConvertFailure | None = None

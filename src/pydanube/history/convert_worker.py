@@ -16,8 +16,9 @@ from typing import BinaryIO
 import msgspec
 import pyarrow as pa
 
-from pydanube.history.convert_job import ConvertAnswer, ConvertFailure, ConvertJob
+from pydanube.history.convert_job import CheckJob, ConvertAnswer, ConvertFailure, ConvertJob
 from pydanube.history.segment_file import write_segment
+from pydanube.history.segment_import import check_files
 from pydanube.kernel.errors import DanubeError, ErrorCode
 
 NICENESS = 10
@@ -54,7 +55,10 @@ def _read_lines(lines: Queue[bytes]) -> None:
 
 def _answer(line: bytes) -> ConvertAnswer:
     try:
-        return ConvertAnswer(converted=write_segment(msgspec.json.decode(line, type=ConvertJob)))
+        job = msgspec.json.decode(line, type=ConvertJob | CheckJob)
+        if isinstance(job, CheckJob):
+            return ConvertAnswer(checked=check_files(job))
+        return ConvertAnswer(converted=write_segment(job))
     except DanubeError as error:
         return _failure(type(error).__name__, error.code, error.text)
     except Exception as error:

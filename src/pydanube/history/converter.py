@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
@@ -10,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from pydanube.history.convert_job import ConvertAnswer, Converted, ConvertFailure, ConvertJob
-from pydanube.history.segment import unfinished_name
+from pydanube.history.convert_job import CheckJob, ConvertAnswer, Converted, ConvertFailure, ConvertJob
+from pydanube.history.segment import SegmentDescriptor, unfinished_name
 from pydanube.kernel.errors import (
     Conflict,
     Corrupt,
@@ -65,6 +66,23 @@ class Converter:
             Corrupt: a run is damaged.
             Unavailable: disk trouble, too many jobs wait, the worker died or took too long, or this was closed.
         """
+        answer = await self._in_turn(job)
+        assert answer.converted is not None
+        return answer.converted
+
+    async def check(self, job: CheckJob) -> tuple[SegmentDescriptor, ...]:
+        """See whether files are the history of a topic; return their descriptors.
+
+        Raises:
+            Corrupt: a file is damaged, perhaps so that the worker died of it.
+            Rejected: the files do not belong together or to that topic.
+            Unavailable: as above.
+        """
+        answer = await self._in_turn(job)
+        assert answer.checked is not None
+        return answer.checked
+
+    async def _in_turn(self, job: ConvertJob | CheckJob) -> ConvertAnswer:
         if self._waiting >= self._waiting_max:
             raise Unavailable(
                 f"{self._waiting} segments wait to be made: {job.topic} has to wait until there are fewer",
@@ -73,7 +91,7 @@ class Converter:
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._convert(job)
+                return await self._do(job)
         finally:
             self._waiting -= 1
 
@@ -85,7 +103,7 @@ class Converter:
             await self._worker.kill()
             self._worker = None
 
-    async def _convert(self, job: ConvertJob) -> Converted:
+    async def _do(self, job: ConvertJob | CheckJob) -> ConvertAnswer:
         if self._is_closed:
             raise _stopping()
         await self._stop_waiting_for_idleness()
@@ -99,7 +117,8 @@ class Converter:
             # Cancelled, died or too slow: nobody will ever read its answer.
             self._worker = None
             await worker.kill()
-            _remove_unfinished(job)
+            if isinstance(job, ConvertJob):
+                _remove_unfinished(job)
             if self._is_closed and isinstance(error, Unavailable):
                 raise _stopping() from error
             if isinstance(error, TimeoutError):
@@ -112,8 +131,7 @@ class Converter:
         self._idle = asyncio.create_task(self._end_when_idle(worker))
         if answer.failure is not None:
             raise _error(answer.failure)
-        assert answer.converted is not None
-        return answer.converted
+        return answer
 
     async def _stop_waiting_for_idleness(self) -> None:
         if self._idle is not None:
@@ -159,7 +177,7 @@ class _Worker:
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 
-    async def ask(self, job: ConvertJob) -> ConvertAnswer:
+    async def ask(self, job: ConvertJob | CheckJob) -> ConvertAnswer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = b""
@@ -170,8 +188,13 @@ class _Worker:
             line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             code = await self._process.wait()
+            if isinstance(job, CheckJob) and code == -signal.SIGABRT:
+                raise Corrupt(
+                    f"a file of the import of {job.topic} is damaged so that it cannot be read as Parquet: make it again",
+                    ErrorCode.SEGMENT_CORRUPT,
+                )
             raise Unavailable(
-                f"the converter ended with exit code {code} while making a segment of {job.topic}: it is started again",
+                f"the converter ended with exit code {code} while working for {job.topic}: it is started again",
                 ErrorCode.STORAGE_FAILED,
             )
         return msgspec.json.decode(line, type=ConvertAnswer)

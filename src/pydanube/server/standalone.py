@@ -116,11 +116,14 @@ class Standalone:
         self._closing.push_async_callback(_close_topics, broker)
         await broker.start()
         self._start_housekeeping(broker, settings)
-        tiering = await self._start_tiering(journal, store)
+        converter = Converter()
+        self._closing.push_async_callback(converter.close)
+        tiering = await self._start_tiering(journal, converter, store)
         storage = StorageControl(
             broker,
             tiering,
             journal.places,
+            converter,
             clock=self._clock,
             mode=settings.storage.mode,
             spool=config.spool,
@@ -139,10 +142,10 @@ class Standalone:
         housekeeping.start()
         self._closing.push_async_callback(housekeeping.stop)
 
-    async def _start_tiering(self, journal: Journal, metadata: MetadataStore) -> Tiering:
+    async def _start_tiering(
+        self, journal: Journal, converter: Converter, metadata: MetadataStore
+    ) -> Tiering:
         settings = self.config.settings
-        converter = Converter()
-        self._closing.push_async_callback(converter.close)
         tiering = Tiering(
             journal,
             journal.places,
