@@ -13,11 +13,11 @@ from pydanube.broker import facts
 from pydanube.broker.agenda import Agenda
 from pydanube.broker.batches import row_bytes_max
 from pydanube.broker.directory import TopicDirectory
-from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic
 from pydanube.broker.live_topic import LiveTopic
 from pydanube.broker.reader import Reader
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.seeking import move_subscription
 from pydanube.broker.sessions import Consumer, Outlet, Producer, ProducerSession, RecentIds, Session
 from pydanube.broker.settings import BrokerSettings
 from pydanube.broker.subscription import Subscription
@@ -28,7 +28,7 @@ from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName, check_name
 from pydanube.kernel.policies import DispatchStrategy, SubscriptionType
-from pydanube.kernel.positions import CURSOR, Position, PositionKind
+from pydanube.kernel.positions import CURSOR, Position
 from pydanube.log.journal import Journal
 from pydanube.metadata.store import MetadataStore
 from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan, scan_publish
@@ -71,7 +71,7 @@ class Broker:
         self._journal = journal
         self._clock = clock
         self._dice = dice
-        self._maker = TopicMaker(
+        self.maker = TopicMaker(
             self.topics,
             settings=settings,
             store=store,
@@ -91,7 +91,7 @@ class Broker:
 
     async def start(self) -> None:
         """Bring back every namespace, topic, subscription and id from the store and the journal."""
-        await self._maker.load_namespaces()
+        await self.maker.load_namespaces()
         for stored in await facts.load_topics(self._store):
             await self._restore(stored)
         for topic_id in await self._journal.forget_unopened():
@@ -155,15 +155,16 @@ class Broker:
             raise Rejected(
                 f"producer {producer_name!r} of topic {name} cannot be idempotent: a non-reliable topic remembers nothing"
             )
-        topic = self.topics.get(name) or await self._maker.create(name, DispatchStrategy(dispatch), subject)
+        topic = self.topics.get(name) or await self.maker.create(name, DispatchStrategy(dispatch), subject)
         if topic.dispatch != dispatch:
             raise Conflict(
                 f"topic {name} is {topic.dispatch.name.lower()}: create the producer with that dispatch strategy",
                 ErrorCode.DISPATCH_MISMATCH,
             )
         async with topic.changing:
+            topic.check_exists()
             if subject:
-                await self._maker.bind_subject(topic, subject)
+                await self.maker.bind_subject(topic, subject)
             now = self._clock.monotonic_ms()
             known = topic.producers.get(producer_name)
             if known is not None:
@@ -271,6 +272,7 @@ class Broker:
         check_name(consumer_name, what="consumer name")
         _check_key_filters(key_filters)
         async with topic.changing:
+            topic.check_exists()
             now = self._clock.monotonic_ms()
             subscription = topic.subscriptions.get(subscription_name)
             consumer = subscription.consumers.get(consumer_name) if subscription else None
@@ -350,22 +352,8 @@ class Broker:
     async def seek(self, consumer: Consumer, position: Position) -> int:
         """Move a whole subscription, also backwards; returns the offset it goes on with."""
         topic = self._topic_of(consumer)
-        subscription = consumer.subscription
-        if not isinstance(topic, ReliableTopic) or not isinstance(subscription, DurableSubscription):
-            raise Rejected(f"topic {topic.text} is non-reliable: there is nothing to seek in")
         async with topic.changing:
-            next_offset = (
-                subscription.cursor + 1
-                if position.kind is PositionKind.CURSOR
-                else await topic.find(position)
-            )
-            # First where it begins at the latest, then how far it has come: a crash in between changes nothing.
-            if next_offset - 1 < subscription.initial_cursor:
-                subscription.initial_cursor = next_offset - 1
-                await self._store_subscription(topic, subscription)
-            subscription.seek(next_offset)
-            await topic.log.move_cursor(subscription.name, subscription.cursor)
-        return next_offset
+            return await move_subscription(topic, consumer.subscription, position, self._store)
 
     async def open_reader(
         self, *, topic_name: str, start: Position, end: Position | None, outlet: Outlet
@@ -452,14 +440,26 @@ class Broker:
                         self.remove_consumer(consumer)
                     topic.remove_subscription(subscription)
 
+    def forget_topic(self, topic: Topic) -> None:
+        """The topic is deleted: end its streams, and do not know its producers and consumers any more."""
+        self.topics.remove(topic)
+        for producer in topic.producers.values():
+            del self._producers[producer.id]
+        topic.producers.clear()
+        now, gone = self._clock.monotonic_ms(), topic.deleted()
+        for consumer in list(topic.consumers()):
+            consumer.subscription.close_session(consumer, now, gone)
+            consumer.subscription.remove(consumer, now)
+            self._consumers.pop(consumer.id, None)
+
     async def reserve_topic_id(self) -> int:
         """A number no topic has or had."""
-        return await self._maker.new_id()
+        return await self.maker.new_id()
 
     async def adopt_topic(self, name: TopicName, topic_id: int, offsets: tuple[int, int]) -> None:
         """Serve a topic whose segments were brought from elsewhere."""
         self._check_running()
-        await self._maker.adopt(name, topic_id, offsets)
+        await self.maker.adopt(name, topic_id, offsets)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────
 
@@ -540,7 +540,7 @@ class Broker:
             consumer.subscription.attach_session(session, self._clock.monotonic_ms())
 
     async def _restore(self, stored: StoredTopic) -> None:
-        topic = await self._maker.open(stored)
+        topic = await self.maker.open(stored)
         for record in stored.producers:
             self._add_producer(topic, record)
         for consumer in topic.consumers():

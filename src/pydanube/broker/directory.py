@@ -35,6 +35,13 @@ class TopicDirectory:
         if base is not None and number is not None:
             self._partitions.setdefault(base, {})[number] = topic.name
 
+    def remove(self, topic: Topic) -> None:
+        del self._by_name[topic.name]
+        del self._by_wire_name[topic.wire_name]
+        base, number = topic.name.partition_of, topic.name.partition_number
+        if base is not None and number is not None:
+            del self._partitions[base][number]
+
     def partitions(self, base: TopicName) -> list[TopicName]:
         """The topic itself if it exists, else its partitions in numeric order, else nothing."""
         if base in self._by_name:

@@ -59,6 +59,9 @@ class DurableSubscription(Subscription):
         super().__init__(name, kind, topic_name, initial_cursor=initial_cursor)
         self.is_listed = False
         self.read_errors = 0
+        self.failure_policy = failure_policy
+        self.max_unacked_messages = max_unacked_messages
+        """Read only, both: change them by `set_failure_policy` and `set_window`."""
         self._topic = str(topic_name)
         self._log = topic_log
         self._agenda = agenda
@@ -84,6 +87,7 @@ class DurableSubscription(Subscription):
         self._read_not_before_ms = 0
         self._wake_at_ms = 0
         self._waker: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     @property
     def cursor(self) -> int:
@@ -124,6 +128,21 @@ class DurableSubscription(Subscription):
                 self.close_session(session.consumer, now)
         self._agenda.add(self)
 
+    def set_failure_policy(self, policy: FailurePolicy) -> None:
+        """Treat failures by another policy from now on; it judges anew what stands still."""
+        self.failure_policy = policy
+        self.machine.set_policy(policy)
+        self._agenda.add(self)
+
+    def set_window(self, max_unacked_messages: int) -> None:
+        self.max_unacked_messages = max_unacked_messages
+        self.machine.set_window(max_unacked_messages)
+        self._agenda.add(self)
+
+    def set_dispatch_rate(self, rate: int) -> None:
+        self.machine.set_dispatch_rate(rate)
+        self._agenda.add(self)
+
     def drained(self, session: Session) -> None:
         if self._sessions.get(session.consumer.id) is session:
             self._grant(session)
@@ -136,6 +155,8 @@ class DurableSubscription(Subscription):
 
     def run(self) -> None:
         """Feed the machine, do what it decides, until there is nothing more to do now."""
+        if self._is_closed:
+            return
         machine = self.machine
         now = self._clock.monotonic_ms()
         machine.tick(now)
@@ -152,6 +173,7 @@ class DurableSubscription(Subscription):
 
     def close(self) -> None:
         """Stop timers and reads; the saved cursor is all that remains."""
+        self._is_closed = True
         if self._waker is not None:
             self._waker.cancel()
         if self._reading is not None:

@@ -4,6 +4,7 @@ A namespace exists when its policy key does, a topic when its own key does; what
 below its key. Names are percent-encoded into one path part each.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
@@ -11,7 +12,7 @@ import msgspec
 
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import DispatchStrategy, FailurePolicy, Policies, SubscriptionType
-from pydanube.metadata.store import Entry, MetadataStore
+from pydanube.metadata.store import TRANSACTION_OPERATIONS_MAX, Delete, Entry, MetadataStore, Write
 
 TOPICS = "/topics"
 NAMESPACES = "/namespaces"
@@ -61,6 +62,13 @@ class SubscriptionFacts(msgspec.Struct, frozen=True, kw_only=True):
     consumers: tuple[ConsumerFacts, ...] = ()
 
 
+class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a broker takes topics: active, draining or drained, and why."""
+
+    mode: str = "active"
+    reason: str = ""
+
+
 class DispatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription's own window, where an operator set one."""
 
@@ -91,8 +99,26 @@ def dispatch_key(topic: TopicName, subscription: str) -> str:
     return subscription_key(topic, subscription) + "/dispatch_config"
 
 
+def broker_state_key(broker_id: str) -> str:
+    return f"/cluster/brokers/{quote(broker_id, safe='')}/state"
+
+
 def namespace_policy_key(namespace: str) -> str:
     return f"{NAMESPACES}/{quote(namespace, safe='')}/policy"
+
+
+async def delete_topic(store: MetadataStore, topic: TopicName, and_write: Sequence[Write] = ()) -> None:
+    """Remove a topic with all that belongs to it, and do the other writes in the moment it ceases to exist.
+
+    Cut short before that moment, the topic exists with fewer producers and subscriptions: delete it again.
+    """
+    key = topic_key(topic)
+    last: list[Write] = [Delete(key), *and_write]
+    rest: list[Write] = [Delete(entry.key) for entry in await store.list(key) if entry.key != key]
+    while len(rest) + len(last) > TRANSACTION_OPERATIONS_MAX:
+        await store.transact([], rest[:TRANSACTION_OPERATIONS_MAX])
+        del rest[:TRANSACTION_OPERATIONS_MAX]
+    await store.transact([], [*rest, *last])
 
 
 def encode(record: msgspec.Struct) -> bytes:

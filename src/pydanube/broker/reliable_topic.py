@@ -150,6 +150,20 @@ class ReliableTopic(Topic):
         for reader in list(self._readers):
             reader.close()
 
+    def set_policies(self, policies: Policies) -> None:
+        super().set_policies(policies)
+        for subscription in self.durable:
+            subscription.set_dispatch_rate(policies.max_subscription_dispatch_rate)
+
+    async def discard(self) -> None:
+        for reader in list(self._readers):
+            reader.end(self.deleted())
+        for subscription in self.durable:
+            subscription.close()
+        # What is on its way to the disk is answered first.
+        await self.settle()
+        await self.log.delete()
+
     def drain(self) -> None:
         super().drain()
         for reader in list(self._readers):

@@ -33,6 +33,9 @@ class Topic(ABC):
         self.wire_name = self.text.encode()
         self.facts = facts
         self.policies = policies
+        """Read only: change them by `set_policies`."""
+        self.has_own_policies = False
+        """Whether they are its own, not its namespace's."""
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.changing = asyncio.Lock()
@@ -44,6 +47,7 @@ class Topic(ABC):
         self.refused: Counter[str] = Counter()
         """Publishes that were not taken, by the name of their status."""
         self._draining = False
+        self._is_deleted = False
         self._publish_rate = RateNote(policies.max_publish_rate)
 
     @abstractmethod
@@ -92,6 +96,7 @@ class Topic(ABC):
         `payload_bytes` is the size of the largest payload.
         """
         if self._draining:
+            self.check_exists()
             raise Unavailable(
                 f"topic {self.text} is being closed here: look it up again", ErrorCode.TOPIC_DRAINING
             )
@@ -174,9 +179,31 @@ class Topic(ABC):
         for subscription in self.subscriptions.values():
             yield from subscription.consumers.values()
 
+    def set_policies(self, policies: Policies) -> None:
+        """Have other limits from now on; who is there already stays."""
+        self.policies = policies
+        if policies.max_publish_rate != self._publish_rate.limit:
+            self._publish_rate = RateNote(policies.max_publish_rate)
+
     def drain(self) -> None:
         """Refuse further publishes; what is being written is still answered."""
         self._draining = True
+
+    def mark_deleted(self) -> None:
+        """Refuse everything from now on."""
+        self._is_deleted = True
+        self._draining = True
+
+    async def discard(self) -> None:  # noqa: B027
+        """Delete what the topic has stored. A deletion cut short is finished at the next start."""
+
+    def check_exists(self) -> None:
+        """Whoever waited for `changing` may find that the topic was deleted meanwhile."""
+        if self._is_deleted:
+            raise self.deleted()
+
+    def deleted(self) -> Rejected:
+        return Rejected(f"topic {self.text} was deleted", ErrorCode.TOPIC_UNKNOWN)
 
 
 class RateNote:

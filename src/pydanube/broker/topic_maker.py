@@ -1,8 +1,9 @@
 """Makes topics: new ones, and those the metadata store and the journal know from before."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import structlog
@@ -53,28 +54,48 @@ class TopicMaker:
         self._clock = clock
         self._subject_exists = subject_exists
         self._dead_letters = DeadLetters(self._for_dead_letters, clock, dice)
-        self._creating: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
-        """Held while a topic or a partition of it is made, by the name without partition."""
+        self._changing: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+        """By the name without partition."""
+        self._making: Counter[str] = Counter()
+        """How many topics are being made, by namespace."""
         self._numbering = asyncio.Lock()
         self._topic_ids: deque[int] = deque()
 
     async def load_namespaces(self) -> None:
         """Bring back every namespace; make those that have to exist."""
         self.namespaces = await facts.load_namespaces(self._store)
-        for namespace in ("default", "system", *self._settings.bootstrap_namespaces):
+        for namespace in self.needed_namespaces:
             if namespace not in self.namespaces:
-                await self._put_namespace(namespace, self._settings.policies)
+                policies = self._settings.policies
+                await self._store.put(facts.namespace_policy_key(namespace), facts.encode(policies))
+                self.namespaces[namespace] = policies
+
+    @property
+    def needed_namespaces(self) -> tuple[str, ...]:
+        """Those made anew at every start if they are missing."""
+        return ("default", "system", *self._settings.bootstrap_namespaces)
 
     async def create(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
         """Make a topic that nobody has yet; one that somebody was faster to make is as good."""
         if not self._settings.auto_create_topics:
             raise Rejected(f"topic {name} not found, and auto_create_topics is off", ErrorCode.TOPIC_UNKNOWN)
-        lock = self._creating.setdefault(name.partition_of or name, asyncio.Lock())
-        async with lock:
-            existing = self._topics.get(name)
-            if existing is not None:
-                return existing  # somebody was faster: that is success, not a conflict
-            self._check_namespace(name)
+        async with self.changing(name):
+            # Somebody was faster: that is success, not a conflict.
+            return self._topics.get(name) or await self._make(name, dispatch, subject)
+
+    async def create_new(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
+        """Make a topic because an operator says so: it must not exist."""
+        async with self.changing(name):
+            if self._topics.get(name) is not None:
+                raise Conflict(f"topic {name} exists already", ErrorCode.TOPIC_CONFLICT)
+            return await self._make(name, dispatch, subject)
+
+    def changing(self, name: TopicName) -> asyncio.Lock:
+        """To be held while a topic, or a partition of it, is made or deleted."""
+        return self._changing.setdefault(name.partition_of or name, asyncio.Lock())
+
+    async def _make(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
+        with self._within_namespace(name):
             self._topics.check_new(name)
             topic_id = await self.new_id()
             record = TopicFacts(
@@ -83,49 +104,51 @@ class TopicMaker:
             await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
             policies = await facts.load_topic_policies(self._store, name)
             topic = await self.open(StoredTopic(name=name, facts=record, policies=policies))
-            log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
-            return topic
+        log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
+        return topic
 
     async def adopt(self, name: TopicName, topic_id: int, offsets: tuple[int, int]) -> Topic:
         """Make a reliable topic whose history was brought from elsewhere; `offsets` are its first and its next one."""
-        async with self._creating.setdefault(name.partition_of or name, asyncio.Lock()):
-            self._check_namespace(name)
+        async with self.changing(name):
             if self._topics.get(name) is not None:
                 raise Conflict(
                     f"topic {name} exists already: import under another name", ErrorCode.TOPIC_CONFLICT
                 )
-            self._topics.check_new(name)
             record = TopicFacts(
                 id=topic_id, dispatch=DispatchStrategy.RELIABLE, created_ms=self._clock.now_ms()
             )
-            # The journal first: a topic that exists has its offsets. One that does not is forgotten at the next start.
-            topic = await self.open(StoredTopic(name=name, facts=record), adopted=offsets)
-            await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
+            with self._within_namespace(name):
+                self._topics.check_new(name)
+                # The journal first: a topic that exists has its offsets. One that does not is forgotten at the next
+                # start.
+                topic = await self.open(StoredTopic(name=name, facts=record), adopted=offsets)
+                await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
             log.info("topic imported", topic=str(name), topic_id=topic_id, offsets=offsets)
             return topic
 
     async def open(self, stored: StoredTopic, *, adopted: tuple[int, int] | None = None) -> Topic:
         """Serve a topic whose facts are stored."""
         assert stored.facts is not None
-        policies = stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
         topic: Topic
         if stored.facts.dispatch is DispatchStrategy.RELIABLE:
+            topic_log = await self._journal.open_topic(
+                stored.facts.id,
+                stored.name,
+                fsync=self._settings.fsync_of(stored.name),
+                adopted=adopted,
+            )
             topic = ReliableTopic(
                 stored,
-                policies,
-                topic_log=await self._journal.open_topic(
-                    stored.facts.id,
-                    stored.name,
-                    fsync=self._settings.fsync_of(stored.name),
-                    adopted=adopted,
-                ),
+                self._policies_of(stored),
+                topic_log=topic_log,
                 max_unacked_messages=self._settings.max_unacked_messages,
                 agenda=self._agenda,
                 clock=self._clock,
                 dead_letters=self._dead_letters,
             )
         else:
-            topic = LiveTopic(stored, policies, self._clock)
+            topic = LiveTopic(stored, self._policies_of(stored), self._clock)
+        topic.has_own_policies = stored.policies is not None
         self._topics.add(topic)
         return topic
 
@@ -147,11 +170,25 @@ class TopicMaker:
         await self._store.put(facts.topic_key(topic.name), facts.encode(record))
         topic.facts = record
 
-    def _check_namespace(self, name: TopicName) -> None:
+    def _policies_of(self, stored: StoredTopic) -> Policies:
+        return stored.policies or self.namespaces.get(stored.name.namespace) or Policies()
+
+    def is_making_in(self, namespace: str) -> bool:
+        """Whether a topic of the namespace is about to exist."""
+        return self._making[namespace] > 0
+
+    @contextmanager
+    def _within_namespace(self, name: TopicName) -> Iterator[None]:
+        """Make a topic in a namespace that exists, and is not deleted meanwhile."""
         if name.namespace not in self.namespaces:
             raise Rejected(
                 f"namespace {name.namespace!r} not found: create it first", ErrorCode.NAMESPACE_UNKNOWN
             )
+        self._making[name.namespace] += 1
+        try:
+            yield
+        finally:
+            self._making[name.namespace] -= 1
 
     async def new_id(self) -> int:
         """Numbers are fetched many at once; those left at a stop are never given out, of which there are plenty."""
@@ -160,10 +197,6 @@ class TopicMaker:
                 first = await next_id(self._store, facts.TOPIC_ID_COUNTER, TOPIC_IDS_AT_ONCE)
                 self._topic_ids.extend(range(first, first + TOPIC_IDS_AT_ONCE))
             return self._topic_ids.popleft()
-
-    async def _put_namespace(self, namespace: str, policies: Policies) -> None:
-        await self._store.put(facts.namespace_policy_key(namespace), facts.encode(policies))
-        self.namespaces[namespace] = policies
 
     async def _for_dead_letters(self, topic_name: str) -> Topic:
         name = TopicName.parse(topic_name)

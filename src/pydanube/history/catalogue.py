@@ -8,7 +8,7 @@ from pydanube.entries.run_file import RunDescriptor
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
-from pydanube.metadata import MetadataStore
+from pydanube.metadata import MetadataStore, Put
 
 D = TypeVar("D", bound=RunDescriptor | SegmentDescriptor)
 
@@ -63,7 +63,12 @@ class Catalogue:
 
     async def begin_deletion(self, topic: TopicName, topic_id: int) -> None:
         """Say that the topic is to be deleted, so that an interrupted deletion is finished later."""
-        await self._metadata.put(f"{self._deletions}/{topic_id}", str(topic).encode())
+        mark = self.deletion(topic, topic_id)
+        await self._metadata.put(mark.key, mark.value)
+
+    def deletion(self, topic: TopicName, topic_id: int) -> Put:
+        """What `begin_deletion` writes, for whoever has to write more with it at once."""
+        return Put(f"{self._deletions}/{topic_id}", str(topic).encode())
 
     async def end_deletion(self, topic_id: int) -> None:
         await self._metadata.delete(f"{self._deletions}/{topic_id}")

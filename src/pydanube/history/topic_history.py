@@ -16,6 +16,7 @@ from pydanube.history.run_reader import Row, RunReader
 from pydanube.history.segment import SegmentDescriptor, segment_key, topic_id_of, topic_path
 from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
+from pydanube.metadata import Put
 
 logger = logging.getLogger("pydanube.history")
 
@@ -123,6 +124,11 @@ class TopicHistory:
             self.runs.remove(run)
         self._run_reader.forget(run)
         await self._places.runs.delete(self.topic, run.run_id)
+
+    @property
+    def deletion(self) -> Put:
+        """The fact that the topic is to be deleted: from when it is written on, that is finished whatever happens."""
+        return self._places.catalogue.deletion(self.topic, self.topic_id)
 
     async def begin_deletion(self) -> None:
         self.is_deleted = True

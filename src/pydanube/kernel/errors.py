@@ -75,6 +75,7 @@ class ErrorCode(Enum):
     BATCH_INVALID = (107, Status.INVALID_ARGUMENT, "the batch cannot be read as its head describes it")
     # Tools show the text of a failed registration whatever the status; INTERNAL is what they know.
     SCHEMA_INVALID = (108, Status.INTERNAL, "the schema is of no known type or cannot be understood")
+    CLUSTER_ONLY = (110, Status.UNIMPLEMENTED, "only a broker that is part of a cluster can do that")
     PAYLOAD_INVALID = (109, Status.PERMISSION_DENIED, "the payload does not fit the schema of the topic")
 
     # 2xx: what the request names
@@ -110,6 +111,11 @@ class ErrorCode(Enum):
     OFFSET_GONE = (309, Status.OUT_OF_RANGE, "retention has deleted the offset")
     PRODUCER_FENCED = (310, Status.ABORTED, "a newer session of the same producer name exists")
     SCHEMA_INCOMPATIBLE = (311, Status.INTERNAL, "the schema would break readers the subject protects")
+    NAMESPACE_CONFLICT = (312, Status.ALREADY_EXISTS, "the namespace exists already")
+    NAMESPACE_IN_USE = (313, Status.FAILED_PRECONDITION, "the namespace has topics, or has to exist")
+    SUBSCRIPTION_IN_USE = (314, Status.FAILED_PRECONDITION, "consumers are connected to the subscription")
+    PARTITION_BOUND = (315, Status.FAILED_PRECONDITION, "partitions are deleted all together")
+    BROKER_ALONE = (316, Status.FAILED_PRECONDITION, "there is no other broker to take the topics")
 
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")

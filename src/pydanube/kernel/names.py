@@ -8,7 +8,11 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 NAME_CHARACTERS_MAX = 255
 """Longest topic, subscription, producer or consumer name accepted."""
 
+NAMESPACE_CHARACTERS_MAX = 128
+"""Longest namespace that can be made: its topics have names too."""
+
 _TOPIC = re.compile(r"/([\w-]+)/([\w-]+)")
+_NAMESPACE = re.compile(r"[\w-]+")
 _PARTITION = re.compile(r"(.+)-part-(0|[1-9][0-9]*)")
 
 
@@ -44,6 +48,16 @@ class TopicName:
     def partition_number(self) -> int | None:
         match = _PARTITION.fullmatch(self.topic)
         return int(match[2]) if match else None
+
+
+def check_namespace(text: str) -> str:
+    """Accept the name of a namespace: what may stand in front of a topic's."""
+    if _NAMESPACE.fullmatch(text) is None or len(text) > NAMESPACE_CHARACTERS_MAX:
+        raise Rejected(
+            f"invalid namespace {text[:NAMESPACE_CHARACTERS_MAX]!r}: expected letters, digits, '_' and '-', "
+            f"{NAMESPACE_CHARACTERS_MAX} characters at most"
+        )
+    return text
 
 
 def check_name(text: str, *, what: str) -> str:
