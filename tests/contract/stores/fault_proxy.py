@@ -26,7 +26,7 @@ class Fault:
     """What happens to the next `times` requests that match."""
 
     kind: str
-    """answer (with a status), reset, silence, truncate (half of the answer's body), lose_answer, hold."""
+    """answer (with a status), reset, silence, truncate (half of the answer's body), lose_answer (or turn it into a status), hold."""
     times: int
     matching: Matching
     status: int = 0
@@ -109,18 +109,22 @@ class FaultProxy:
         if kind == "hold" and fault is not None:
             await fault.release.wait()
         if kind == "answer" and fault is not None:
-            writer.write(f"HTTP/1.1 {fault.status} Planned\r\nContent-Length: 0\r\n\r\n".encode())
-            await writer.drain()
+            writer.write(_answer_of(fault.status))
             return
-        await self._forward(head, body, writer, kind)
+        await self._forward(head, body, writer, kind, fault.status if fault else 0)
 
-    async def _forward(self, head: bytes, body: bytes, writer: asyncio.StreamWriter, kind: str) -> None:
+    async def _forward(
+        self, head: bytes, body: bytes, writer: asyncio.StreamWriter, kind: str, status: int
+    ) -> None:
         upstream, to_upstream = await asyncio.open_connection(
             "127.0.0.1", self._upstream_port, limit=_HEAD_MAX
         )
         try:
             to_upstream.write(self._rewrite(head)[:-2] + b"Connection: close\r\n\r\n" + body)
             answer = await upstream.readuntil(b"\r\n\r\n")
+            if kind == "lose_answer" and status:
+                writer.write(_answer_of(status))
+                return
             if kind == "lose_answer":
                 _reset_on_close(writer)
                 return
@@ -139,6 +143,10 @@ class FaultProxy:
                 fault.times -= 1
                 return fault
         return None
+
+
+def _answer_of(status: int) -> bytes:
+    return f"HTTP/1.1 {status} Planned\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:

@@ -140,10 +140,11 @@ async def test_a_connection_reset_is_tried_again(retrying: Retrying, proxy: Faul
     assert (retrying.stats.uploads, retrying.stats.upload_failures) == (1, 0)
 
 
+@pytest.mark.parametrize("status", [0, 503], ids=["reset", "gateway-error"])
 async def test_an_answer_that_was_lost_is_no_conflict_with_oneself(
-    retrying: Retrying, proxy: FaultProxy
+    retrying: Retrying, proxy: FaultProxy, status: int
 ) -> None:
-    proxy.plan("lose_answer", matching=is_put)
+    proxy.plan("lose_answer", matching=is_put, status=status)
     await retrying.put_bytes("a", b"data")
     assert len([each for each in proxy.requests if is_put(each)]) == 2
     assert await retrying.read_whole("a", size_max=10) == b"data"
