@@ -5,8 +5,10 @@ path of the RPC it stands for, so that the doors cannot differ. What is not list
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydanube.security.permissions import (
     CLUSTER,
@@ -62,29 +64,6 @@ _MADE_OF_NAME: Final[dict[ResourceKind, Callable[[str], Resource]]] = {
 }
 
 
-class Rule(NamedTuple):
-    permission: Permission | None
-    """None: every authenticated caller may."""
-    resource: ResourceFrom
-    field: str = ""
-    """Of the request, a dot before the field of a message in it."""
-    changes: bool = False
-    """An administrative call that changes something; others only look."""
-
-    @property
-    def kind(self) -> ResourceKind | None:
-        """What kind of resource the call must be checked on."""
-        return _KIND.get(self.resource)
-
-    def on(self, name: str = "") -> Resource:
-        """The resource to check, by the name that was found for it; calls without one are about the cluster."""
-        return CLUSTER if self.kind is None else _MADE_OF_NAME[self.kind](name)
-
-    @property
-    def administrative(self) -> bool:
-        return self.permission in ADMINISTRATIVE
-
-
 ADMINISTRATIVE: Final = frozenset(
     {
         Permission.MANAGE_NAMESPACE,
@@ -94,6 +73,29 @@ ADMINISTRATIVE: Final = frozenset(
         Permission.MANAGE_CLUSTER,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    permission: Permission | None
+    """None: every authenticated caller may."""
+    resource: ResourceFrom
+    field: str = ""
+    """Of the request, a dot before the field of a message in it."""
+    changes: bool = False
+    """An administrative call that changes something; others only look."""
+    kind: ResourceKind | None = attribute(init=False)
+    """What kind of resource the call must be checked on."""
+    administrative: bool = attribute(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", _KIND.get(self.resource))
+        object.__setattr__(self, "administrative", self.permission in ADMINISTRATIVE)
+
+    def on(self, name: str = "") -> Resource:
+        """The resource to check, by the name that was found for it; calls without one are about the cluster."""
+        return CLUSTER if self.kind is None else _MADE_OF_NAME[self.kind](name)
+
 
 _ANYONE: Final = Rule(None, ResourceFrom.NOTHING)
 

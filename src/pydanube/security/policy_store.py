@@ -193,10 +193,12 @@ class PolicyStore:
                 except DanubeError as error:
                     self._set_unreadable(f"the policies cannot be followed: {error.text}")
                 since = await self._read_again()
-        except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                log.exception("following the policies has failed")
-            self._set_unreadable("the policies are no longer followed")
+        except asyncio.CancelledError:
+            self._unreadable = "the policies are no longer followed: the broker is stopping"
+            self._changed()
+            raise
+        except BaseException:
+            self._set_unreadable("the policies are no longer followed, by a bug")
             raise
 
     async def _read_again(self) -> int:

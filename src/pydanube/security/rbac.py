@@ -1,7 +1,7 @@
 """The decision: may this principal do this here? Without I/O, clock or cache; what is not granted is denied."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -38,28 +38,36 @@ class Decision(NamedTuple):
     why: str
 
 
+Held = dict[Place, dict[str, Binding]]
+"""What one principal was given: by place, then by the binding's id."""
+_NONE: Final[dict[str, Binding]] = {}
+
+
 class Bindings:
     """Bindings by whom and where they are for, so that a decision looks at few of them."""
 
     def __init__(self, bindings: Iterable[Binding] = ()) -> None:
-        self._by_grantee: dict[tuple[str, str, Place], dict[str, Binding]] = {}
+        self._held: dict[tuple[str, str], Held] = {}
         for binding in bindings:
             self.add(binding)
 
     def add(self, binding: Binding) -> None:
         """Add one, in the place of an earlier one of the same id, principal and place."""
-        self._by_grantee.setdefault(_grantee(binding), {})[binding.id] = binding
+        held = self._held.setdefault((binding.principal_type, binding.principal_name), {})
+        held.setdefault(binding.place, {})[binding.id] = binding
 
     def remove(self, binding: Binding) -> None:
-        grantee = _grantee(binding)
-        held = self._by_grantee.get(grantee, {})
-        held.pop(binding.id, None)
+        principal, place = (binding.principal_type, binding.principal_name), binding.place
+        held = self._held.get(principal, {})
+        here = held.get(place, {})
+        here.pop(binding.id, None)
+        if not here:
+            held.pop(place, None)
         if not held:
-            self._by_grantee.pop(grantee, None)
+            self._held.pop(principal, None)
 
-    def of(self, principal: Principal, place: Place) -> Iterable[Binding]:
-        held = self._by_grantee.get((principal.kind, principal.name, place))
-        return () if held is None else held.values()
+    def of(self, principal: Principal) -> Held | None:
+        return self._held.get(principal)
 
 
 def decide(
@@ -81,14 +89,12 @@ def decide(
         return Decision(True, "a broker of the cluster")
     if principal.name in super_admins:
         return Decision(True, "a super admin")
-    for place in places_of(resource):
-        for binding in bindings.of(principal, place):
-            for role_name in binding.role_names:
-                role = roles.get(role_name)
-                if role is not None and permission in role.permissions:
-                    return Decision(True, f"role {role_name} by {place.scope} binding {binding.id}")
+    held = bindings.of(principal)
+    if held:
+        for place in places_of(resource):
+            for binding in held.get(place, _NONE).values():
+                for role_name in binding.role_names:
+                    role = roles.get(role_name)
+                    if role is not None and permission in role.permissions:
+                        return Decision(True, f"role {role_name} by {place.scope} binding {binding.id}")
     return Decision(False, f"no role of {principal} grants {permission} on {resource}")
-
-
-def _grantee(binding: Binding) -> tuple[str, str, Place]:
-    return (binding.principal_type, binding.principal_name, binding.place)
