@@ -31,7 +31,7 @@ _NOT_YET = "needs a cluster or an edge, and this release runs standalone only: l
 @click.option(
     "--admin-addr",
     metavar="IP:PORT",
-    help="Where the administration services of a later release will listen.  [default: 127.0.0.1:50051]",
+    help="Where the administration commands connect.  [default: 127.0.0.1:50051]",
 )
 @click.option(
     "--prom-exporter", metavar="IP:PORT|off", help="Where metrics are read.  [default: 127.0.0.1:9040]"

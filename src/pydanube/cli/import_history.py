@@ -1,6 +1,7 @@
 """`danube import`: the history of a topic from elsewhere becomes a topic here."""
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pydanube.cli.admin_connection import AdminConnection, admin_options, connect_admin, run_admin
+from pydanube.cli.admin_connection import AdminPort, admin_options, run_admin
 from pydanube.cli.progress import Advance, transfer_bar
+from pydanube.cli.storage_admin import StorageAdmin
 from pydanube.cli.tables import output_option, show_facts, size_text
-from pydanube.client.address import Address
 from pydanube.kernel.errors import DanubeError, OutcomeUnknown, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     help="Folder of a Danube broker: a topic's WAL (wal.log, …) or its segments (*.dnb1).",
 )
 @click.option("--topic", required=True, help="Topic to make; it must not exist.")
+@click.option("--reorder", is_flag=True, help="Sort messages that are out of order; they keep their offsets.")
 @click.option(
     "--renumber",
     is_flag=True,
@@ -52,11 +54,11 @@ def import_history(
     *,
     folder: Path,
     topic: str,
+    reorder: bool,
     renumber: bool,
     skip_damaged: bool,
     temp_dir: Path | None,
-    admin_addr: Address,
-    ca: Path | None,
+    admin_port: AdminPort,
     output: str,
 ) -> None:
     """Make a topic of the files of a Danube broker: messages, offsets and attributes as they were.
@@ -68,10 +70,16 @@ def import_history(
         name = TopicName.parse("/" + topic.removeprefix("/"))
     except Rejected as error:
         raise click.BadParameter(error.text, param_hint="--topic") from error
+    if reorder and renumber:
+        raise click.UsageError(
+            "--reorder keeps every offset and --renumber gives new ones: choose one of them"
+        )
 
     async def work() -> tuple["ImportReport", "FinishImportResponse"]:
-        convert = partial(_convert, folder=folder, topic=name, renumber=renumber, skip_damaged=skip_damaged)
-        async with connect_admin(admin_addr, ca) as admin:
+        allowed = {"reorder": reorder, "renumber": renumber, "skip_damaged": skip_damaged}
+        convert = partial(_convert, folder=folder, topic=name, allowed=allowed)
+        async with admin_port.connect() as connection:
+            admin = StorageAdmin(connection)
             # First of all, for it says at once whether there is a broker that takes the topic.
             topic_id = await admin.begin_import(str(name))
             try:
@@ -90,7 +98,7 @@ def import_history(
 
 
 async def _convert(
-    spool: Path, topic_id: int, *, folder: Path, topic: TopicName, renumber: bool, skip_damaged: bool
+    spool: Path, topic_id: int, *, folder: Path, topic: TopicName, allowed: dict[str, bool]
 ) -> "ImportReport":
     """Make segment files in a thread, which is told to end when the command is cancelled."""
     from pydanube.history.dnb1_import import import_dnb1  # noqa: PLC0415 - brings Arrow
@@ -107,8 +115,7 @@ async def _convert(
             topic=topic,
             topic_id=topic_id,
             created_ms=int(time.time() * 1000),
-            renumber=renumber,
-            skip_damaged=skip_damaged,
+            **allowed,
             on_progress=_stoppable(advance, stopping),
         )
         making = asyncio.create_task(asyncio.to_thread(work))
@@ -138,12 +145,16 @@ def _stoppable(advance: Advance, stopping: threading.Event) -> Callable[[int], N
 
 def _with_options(error: DanubeError) -> DanubeError:
     """The same error, with what the importer may be allowed as this command spells it."""
-    text = error.text.replace("(renumber)", "(--renumber)").replace("(skip_damaged)", "(--skip-damaged)")
+    text = re.sub(r"\((reorder|renumber|skip_damaged)\)", _as_option, error.text)
     return type(error)(text, error.code) if text != error.text else error
 
 
+def _as_option(word: re.Match[str]) -> str:
+    return f"(--{word[1].replace('_', '-')})"
+
+
 async def _send(
-    admin: AdminConnection, topic_id: int, report: "ImportReport", spool: Path
+    admin: StorageAdmin, topic_id: int, report: "ImportReport", spool: Path
 ) -> "FinishImportResponse":
     with transfer_bar("send", sum(segment.size for segment in report.segments)) as advance:
         for number, segment in enumerate(report.segments):
@@ -170,6 +181,7 @@ def _show(topic: TopicName, report: "ImportReport", outcome: "FinishImportRespon
         "segments": outcome.segments,
         "kept": report.kept,
         "renumbered": report.renumbered,
+        "out_of_order": sum(stretch.messages for stretch in report.out_of_order),
         "duplicates": report.duplicates,
         "renamed_attributes": report.renamed_attributes,
         "skipped_messages": report.skipped_messages,
@@ -182,6 +194,7 @@ def _show(topic: TopicName, report: "ImportReport", outcome: "FinishImportRespon
         ("offsets", f"{outcome.start_offset:,} to {outcome.next_offset - 1:,}"),
         ("kept offsets", f"{report.kept:,}"),
         ("new offsets", f"{report.renumbered:,}"),
+        ("out of order", f"{document['out_of_order']:,}"),
         ("left out", _left_out(report)),
         ("segments", f"{outcome.segments:,}"),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from pydanube.cli.admin_connection import AdminConnection
+from pydanube.cli.storage_admin import StorageAdmin
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.errors import DanubeError, Rejected
 
@@ -46,14 +46,14 @@ class Source(Protocol):
 class TopicSource:
     """The segments of a topic, from the durable store through its broker."""
 
-    def __init__(self, admin: AdminConnection, topic: str, pieces: list[Piece], unsealed: range) -> None:
+    def __init__(self, admin: StorageAdmin, topic: str, pieces: list[Piece], unsealed: range) -> None:
         self.pieces = pieces
         self.unsealed = unsealed
         self._admin = admin
         self._topic = topic
 
     @classmethod
-    async def open(cls, admin: AdminConnection, topic: str, from_offset: int = 0) -> "TopicSource":
+    async def open(cls, admin: StorageAdmin, topic: str, from_offset: int = 0) -> "TopicSource":
         """The segments that hold this offset or later ones, as they are now."""
         fields = SegmentDescriptor.__struct_fields__
         listed = await admin.segments(topic, from_offset)

@@ -5,21 +5,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pydanube.cli.admin_connection import admin_options, connect_admin, run_admin
+from pydanube.cli.admin_connection import AdminConnection, AdminPort, admin_options, administrative, run_admin
 from pydanube.cli.progress import transfer_bar
 from pydanube.cli.segment_documents import show_segments
+from pydanube.cli.storage_admin import StorageAdmin
 from pydanube.cli.tables import output_option, show_facts, show_rows, size_text
-from pydanube.client.address import Address
 
 if TYPE_CHECKING:
     from pydanube.cli.segment_sources import Source
     from pydanube.history.export import Exported
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = Callable[..., Any]
 
 
 @click.group()
@@ -47,17 +47,11 @@ def source_options(command: Command) -> Command:
     default=0,
     help="Leave out segments that end before this offset.",
 )
-@admin_options
-@output_option
-def list_segments(*, topic: str, from_offset: int, admin_addr: Address, ca: Path | None, output: str) -> None:
+@administrative
+async def list_segments(admin: AdminConnection, *, topic: str, from_offset: int, output: str) -> None:
     """List the segments of TOPIC, oldest first."""
-
-    async def work() -> None:
-        async with connect_admin(admin_addr, ca) as admin:
-            found = await admin.segments(topic, from_offset)
-        show_segments(f"Segments of {topic}", found, output)
-
-    run_admin(work())
+    found = await StorageAdmin(admin).segments(topic, from_offset)
+    show_segments(f"Segments of {topic}", found, output)
 
 
 @segments.command()
@@ -195,7 +189,7 @@ def _check_source(*, topic: str | None, folder: Path | None, **others: Any) -> N
 
 @asynccontextmanager
 async def _opened(
-    *, topic: str | None, folder: Path | None, admin_addr: Address, ca: Path | None, from_offset: int = 0
+    *, topic: str | None, folder: Path | None, admin_port: AdminPort, from_offset: int = 0
 ) -> "AsyncIterator[Source]":
     from pydanube.cli.segment_sources import FolderSource, TopicSource  # noqa: PLC0415 - brings msgspec
 
@@ -203,5 +197,5 @@ async def _opened(
         yield await asyncio.to_thread(FolderSource, folder)
         return
     assert topic is not None, "checked with the options"
-    async with connect_admin(admin_addr, ca) as admin:
-        yield await TopicSource.open(admin, topic, from_offset)
+    async with admin_port.connect() as admin:
+        yield await TopicSource.open(StorageAdmin(admin), topic, from_offset)
