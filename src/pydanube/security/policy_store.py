@@ -34,6 +34,8 @@ DELETE_ATTEMPTS_MAX: Final = 10
 RETRY_SECONDS_MIN: Final = 0.1
 RETRY_SECONDS_MAX: Final = 5.0
 
+_PERMISSIONS: Final = frozenset(Permission)
+
 Record = Role | Binding
 
 
@@ -90,13 +92,14 @@ class PolicyStore:
         """Create the role or put it in the place of the one of that name."""
         _check_part(role.name, what="role name")
         for permission in role.permissions:
-            if permission not in Permission.__members__.values():
+            if permission not in _PERMISSIONS:
                 raise Rejected(
                     f"role {role.name!r}: there is no permission {permission[:40]!r}, only {', '.join(Permission)}"
                 )
         if role.name not in self._roles and len(self._roles) >= ROLES_MAX:
             raise Rejected(f"{ROLES_MAX} roles exist: delete some", ErrorCode.POLICIES_EXHAUSTED)
-        await self._put(f"{ROLES}/{role.name}", role)
+        once = tuple(dict.fromkeys(role.permissions))
+        await self._put(f"{ROLES}/{role.name}", msgspec.structs.replace(role, permissions=once))
 
     async def delete_role(self, name: str) -> None:
         """Forget a role; bindings that name it stay, and grant nothing by it."""

@@ -88,3 +88,9 @@ class SecuritySettings(Section, frozen=True):
     principal_limits: dict[Text, Limits] = {}
     """Instead of `limits`, by the principal's name."""
     audit: AuditSettings = AuditSettings()
+
+    def __post_init__(self) -> None:
+        if self.mode != "none" and self.tls is None:
+            raise ValueError(f"mode {self.mode} needs tls.cert_file and tls.key_file")
+        if self.mode == "mtls" and self.tls is not None and self.tls.ca_file is None:
+            raise ValueError("mode mtls needs tls.ca_file, the authority of the clients' certificates")

@@ -208,6 +208,11 @@ async def test_what_is_not_there(policies: PolicyStore) -> None:
     refused(caught, ErrorCode.BINDING_UNKNOWN, Status.NOT_FOUND)
 
 
+async def test_a_permission_counts_once(policies: PolicyStore) -> None:
+    await policies.put_role(Role(name="r", permissions=("Produce", "Lookup", "Produce")))
+    assert policies.role("r").permissions == ("Produce", "Lookup")
+
+
 async def test_a_system_role_stays(policies: PolicyStore) -> None:
     await policies.put_role(Role(name="base", permissions=("Lookup",), system=True))
     with pytest.raises(Rejected) as caught:
