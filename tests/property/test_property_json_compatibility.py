@@ -1,238 +1,264 @@
 """If a JSON Schema is called compatible, every document of the old schema fits the new one.
 
-Pairs are made by writing a schema at random and changing it in a few places at random; documents are made from
-the old schema, then bent here and there, and judged by the validator itself.
+A pair is a schema written by dice and the same with a few places changed; both are tried on a thousand
+documents by the validator itself. An example is one seed, so a failure is replayed by its number.
 """
 
 import copy
 import json
+import random
+from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from pydanube.kernel.errors import Rejected
-from pydanube.schemas.format import SchemaKind, parse_schema
+from pydanube.schemas.json_schema import JsonSchema, parse_json_schema
 
+DRAFTS = {
+    4: "http://json-schema.org/draft-04/schema#",
+    6: "http://json-schema.org/draft-06/schema#",
+    7: "http://json-schema.org/draft-07/schema#",
+    2019: "https://json-schema.org/draft/2019-09/schema",
+    2020: "https://json-schema.org/draft/2020-12/schema",
+}
 NAMES = ("a", "b", "x-c")
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 12),
-    st.sampled_from([0.5, 1.0, 2.5, 7.0]),
-    st.sampled_from(["", "a", "bb", "xyz"]),
-)
 PATTERNS = ("^x-", "^a", "b$")
-DRAFTS = (
-    "http://json-schema.org/draft-04/schema#",
-    "http://json-schema.org/draft-06/schema#",
-    "http://json-schema.org/draft-07/schema#",
-    "https://json-schema.org/draft/2019-09/schema",
-    "https://json-schema.org/draft/2020-12/schema",
-)
-MODERN = DRAFTS[2:]
+TYPES = ("object", "array", "string", "integer", "number", "null", "boolean")
+SCALARS = (None, True, False, 0, 1, 2, 3, 4, 5, -1, 0.5, 1.0, 2.0, 2.5, 5.0, "", "a", "bb", "x-c", "abcd")
+LISTED = (*SCALARS, [], [1], [1.0], {}, {"a": 1})
+LEAVES = ({}, {"type": "integer"}, {"type": "string"}, {"type": ["string", "null"]}, {"enum": [1, "a"]})
+MAPS = ("properties", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas")
 
-
-def small(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """One keyword or another beside a type."""
-    below = st.one_of(strategy, strategy, st.just(True), st.just(False))
-    schemas = st.dictionaries(st.sampled_from(NAMES), below, max_size=2)
-    lists = st.lists(strategy, min_size=1, max_size=3)
-    numbers = st.integers(0, 4)
-    keywords = {
-        "type": st.one_of(
-            st.sampled_from(["object", "array", "string", "integer", "number", "null", "boolean"]),
-            st.lists(
-                st.sampled_from(["object", "array", "string", "integer", "number", "null"]),
-                min_size=1,
-                max_size=3,
-                unique=True,
-            ),
-        ),
-        "enum": st.lists(SCALARS, min_size=1, max_size=3, unique_by=repr),
-        "const": SCALARS,
-        "minimum": st.integers(-2, 8),
-        "maximum": st.integers(-2, 8),
-        "exclusiveMinimum": st.integers(-2, 8),
-        "exclusiveMaximum": st.integers(-2, 8),
-        "multipleOf": st.sampled_from([1, 2, 3, 4, 0.5]),
-        "minLength": numbers,
-        "maxLength": numbers,
-        "pattern": st.sampled_from(PATTERNS),
-        "properties": schemas,
-        "patternProperties": st.dictionaries(st.sampled_from(PATTERNS), below, max_size=2),
-        "additionalProperties": below,
-        "required": st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
-        "minProperties": st.integers(0, 2),
-        "maxProperties": st.integers(0, 3),
-        "propertyNames": st.sampled_from([{"pattern": "^a"}, {"maxLength": 1}, True, {"enum": ["a", "b"]}]),
-        "dependentRequired": st.just({"a": ["b"]}),
-        "dependentSchemas": st.dictionaries(st.sampled_from(NAMES), strategy, max_size=1),
-        "items": below,
-        "prefixItems": lists,
-        "minItems": st.integers(0, 2),
-        "maxItems": st.integers(0, 3),
-        "uniqueItems": st.booleans(),
-        "contains": strategy,
-        "minContains": st.integers(0, 2),
-        "maxContains": st.integers(0, 2),
-        "unevaluatedItems": below,
-        "unevaluatedProperties": below,
-        "allOf": lists,
-        "anyOf": lists,
-        "oneOf": lists,
-        "not": strategy,
-        "if": strategy,
-        "then": strategy,
-        "else": strategy,
-        "$ref": st.sampled_from(["#/$defs/d", "#/$defs/e", "#"]),
-    }
-    names = st.lists(st.sampled_from(sorted(keywords)), min_size=1, max_size=4, unique=True)
-    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: keywords[name] for name in chosen}))
-
-
-SCHEMAS = st.recursive(
-    st.sampled_from(
-        [{}, {"type": "integer"}, {"type": "string"}, {"type": ["string", "null"]}, {"enum": [1, "a"]}]
+SCHEMA_KEYWORDS = {
+    4: ("additionalProperties", "items", "not"),
+    6: ("propertyNames", "contains"),
+    7: ("if", "then", "else"),
+    2019: ("unevaluatedItems", "unevaluatedProperties"),
+}
+COUNT_KEYWORDS = {
+    4: ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+    2019: ("minContains", "maxContains"),
+}
+OTHER_KEYWORDS = {
+    4: (
+        "type",
+        "type",
+        "type",
+        "enum",
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "pattern",
+        "properties",
+        "required",
+        "patternProperties",
+        "uniqueItems",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "dependencies",
     ),
-    small,
-    max_leaves=6,
-)
+    6: ("const", "exclusiveMinimum", "exclusiveMaximum"),
+    2019: ("dependentRequired", "dependentSchemas"),
+    2020: ("prefixItems",),
+}
 
 
-@st.composite
-def definitions(draw: st.DrawFn) -> dict[str, Any]:
-    schema = draw(SCHEMAS)
-    root = dict(schema) if isinstance(schema, dict) else {}
-    return {**root, "$defs": {"d": draw(SCHEMAS), "e": draw(SCHEMAS)}}
+def known(table: dict[int, tuple[str, ...]], draft: int) -> list[str]:
+    return [keyword for since, keywords in table.items() if draft >= since for keyword in keywords]
 
 
-@st.composite
-def changed(draw: st.DrawFn, schema: Any) -> Any:
-    """The schema with one to three of its places replaced, widened or dropped."""
-    schema = copy.deepcopy(schema)
-    for _ in range(draw(st.integers(1, 3))):
-        places = list(_places(schema))
-        if not places:
-            return schema
-        owner, key = draw(st.sampled_from(places))
-        match draw(st.integers(0, 5)):
-            case 0:
-                del owner[key]
-            case 1 if isinstance(owner[key], int | float) and not isinstance(owner[key], bool):
-                owner[key] = max(0.5, owner[key] + draw(st.sampled_from([-1, 1, 2])))
-                owner[key] = int(owner[key]) if key != "multipleOf" else owner[key]
-            case 1 | 2 if (
-                isinstance(owner[key], list) and isinstance(owner, dict) and key not in ("dependentRequired",)
-            ):
-                owner[key] = owner[key] + [
-                    item for item in draw(st.just(owner[key])) if isinstance(item, dict)
-                ]
-                if key == "enum":
-                    owner[key] = [*owner[key], "new"]
-            case 3 if isinstance(owner[key], dict) and key not in (
-                "properties",
-                "patternProperties",
-                "$defs",
-            ):
-                owner[key] = {"anyOf": [owner[key], {"type": "null"}]}
+class Author:
+    """Writes and changes schemas of one draft."""
+
+    def __init__(self, dice: random.Random, draft: int) -> None:
+        self.dice = dice
+        self.draft = draft
+        self.schema_keywords = known(SCHEMA_KEYWORDS, draft)
+        self.count_keywords = known(COUNT_KEYWORDS, draft)
+        self.keywords = [*self.schema_keywords, *self.count_keywords, *known(OTHER_KEYWORDS, draft)]
+        if draft < 2020:
+            self.keywords.append("additionalItems")
+        if draft in (6, 7):
+            self.keywords.append("contentEncoding")
+
+    def definition(self) -> dict[str, Any]:
+        root = self.schema(3)
+        return {
+            **(root if isinstance(root, dict) else {}),
+            "$schema": DRAFTS[self.draft],
+            "definitions": {"d": self.schema(2), "e": self.schema(1)},
+        }
+
+    def schema(self, depth: int) -> Any:
+        if self.draft > 4 and self.dice.random() < 0.06:
+            return self.dice.choice([True, False])
+        if depth <= 0:
+            return copy.deepcopy(self.dice.choice(LEAVES))
+        schema: dict[str, Any] = {}
+        for keyword in self.dice.sample(self.keywords, self.dice.randint(1, 4)):
+            schema.update(self.assertion(keyword, depth))
+        return schema
+
+    def assertion(self, keyword: str, depth: int) -> dict[str, Any]:
+        dice = self.dice
+
+        def below() -> Any:
+            return self.schema(depth - 1 - (dice.random() < 0.4))
+
+        if keyword in self.schema_keywords:
+            return {keyword: below()}
+        if keyword in self.count_keywords:
+            return {keyword: dice.randint(0, 3)}
+        match keyword:
+            case "type":
+                return {
+                    "type": dice.choice(TYPES)
+                    if dice.random() < 0.6
+                    else dice.sample(TYPES, dice.randint(1, 3))
+                }
+            case "enum":
+                return {
+                    "enum": dice.sample(
+                        [None, True, 0, 1.0, 2.5, "", "a", "bb", [1], {"a": 1}], dice.randint(1, 3)
+                    )
+                }
+            case "const":
+                return {"const": dice.choice(LISTED)}
+            case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
+                exclusive = {"exclusiveMinimum": True} if self.draft == 4 and keyword == "minimum" else {}
+                return {keyword: dice.choice([-1, 0, 1, 2, 2.5, 5]), **exclusive}
+            case "multipleOf":
+                return {keyword: dice.choice([1, 2, 3, 4, 0.5, 2.5])}
+            case "pattern":
+                return {keyword: dice.choice(PATTERNS)}
+            case "properties":
+                return {keyword: {name: below() for name in dice.sample(NAMES, dice.randint(1, 2))}}
+            case "patternProperties":
+                return {keyword: {name: below() for name in dice.sample(PATTERNS, dice.randint(1, 2))}}
+            case "required":
+                return {keyword: dice.sample(NAMES, dice.randint(1, 2))}
+            case "dependencies":
+                return {keyword: {dice.choice(NAMES): ["b"] if dice.random() < 0.5 else below()}}
+            case "dependentRequired":
+                return {keyword: {dice.choice(NAMES): [dice.choice(NAMES)]}}
+            case "dependentSchemas":
+                return {keyword: {dice.choice(NAMES): below()}}
+            case "additionalItems":
+                return {"items": [below() for _ in range(dice.randint(1, 2))], keyword: below()}
+            case "uniqueItems":
+                return {keyword: True}
+            case "contentEncoding":
+                return {keyword: "base64"}
+            case "$ref":
+                return {keyword: dice.choice(["#/definitions/d", "#/definitions/e", "#"])}
             case _:
-                if isinstance(owner, dict) and isinstance(owner[key], dict | bool) and key not in FIXED:
-                    owner[key] = draw(SCHEMAS)
-    return schema
+                return {keyword: [below() for _ in range(dice.randint(1, 3))]}
+
+    def changed(self, definition: dict[str, Any]) -> dict[str, Any]:
+        definition = copy.deepcopy(definition)
+        for _ in range(self.dice.choice([1, 1, 2, 3])):
+            places = list(changeable(definition))
+            if places:
+                self.change(*self.dice.choice(places))
+        if self.dice.random() < 0.3:
+            definition = {**self.assertion(self.dice.choice(self.keywords), 2), **definition}
+        return definition
+
+    def change(self, owner: Any, key: Any) -> None:
+        value, way = owner[key], self.dice.random()
+        if way < 0.3:
+            del owner[key]
+        elif key == "enum":
+            value.append("new")
+        elif key == "type":
+            owner[key] = sorted({*([value] if isinstance(value, str) else value), self.dice.choice(TYPES)})
+        elif key == "required":
+            owner[key] = sorted({*value, self.dice.choice(NAMES)})
+        elif type(value) in (int, float):
+            owner[key] = max(value + self.dice.choice([-1, 1]), 0.5 if key == "multipleOf" else 0)
+        elif key == "properties":
+            value[self.dice.choice(NAMES)] = self.schema(1)
+        elif isinstance(value, dict) and key not in MAPS:
+            other = self.schema(1)
+            owner[key] = self.dice.choice(
+                [
+                    other,
+                    {"anyOf": [value, other]},
+                    {"anyOf": [other, value]},
+                    {"oneOf": [value, other]},
+                    {"allOf": [value, other]},
+                ]
+            )
 
 
-FIXED = ("properties", "patternProperties", "$defs", "dependentRequired", "dependentSchemas", "uniqueItems")
-
-
-def _places(value: Any) -> Any:
+def changeable(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, dict):
         for key, below in value.items():
-            if key not in ("$defs", "$schema", "$ref"):
+            if key not in ("definitions", "$schema"):
                 yield value, key
-            yield from _places(below)
+            yield from changeable(below)
     elif isinstance(value, list):
-        for below in value:
-            yield from _places(below)
+        for index, below in enumerate(value):
+            if isinstance(below, dict):
+                yield value, index
+            yield from changeable(below)
 
 
-VALUES = st.recursive(
-    SCALARS,
-    lambda below: st.one_of(
-        st.lists(below, max_size=3), st.dictionaries(st.sampled_from((*NAMES, "z")), below, max_size=3)
-    ),
-    max_leaves=5,
-)
+def documents() -> list[bytes]:
+    dice = random.Random(5)
+
+    def value(depth: int) -> Any:
+        way = dice.random()
+        if depth == 0 or way < 0.4:
+            return dice.choice(SCALARS)
+        if way < 0.7:
+            return [value(depth - 1) for _ in range(dice.randint(0, 3))]
+        return {name: value(depth - 1) for name in dice.sample((*NAMES, "z", "ab"), dice.randint(0, 3))}
+
+    return [
+        json.dumps(document).encode()
+        for document in (*SCALARS, *(value(dice.randint(1, 3)) for _ in range(1000)))
+    ]
 
 
-@st.composite
-def documents(draw: st.DrawFn, schema: Any, root: Any, depth: int = 4) -> Any:
-    """A value that has a fair chance to fit; the validator has the last word."""
-    if not isinstance(schema, dict) or depth == 0 or draw(st.integers(0, 9)) == 0:
-        return draw(VALUES)
-    if "$ref" in schema and draw(st.booleans()):
-        target = root if schema["$ref"] == "#" else root["$defs"][schema["$ref"][-1]]
-        return draw(documents(target, root, depth - 1))
-    for key in ("const",):
-        if key in schema:
-            return schema[key]
-    if "enum" in schema:
-        return draw(st.sampled_from(schema["enum"]))
-    branches = [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key, ())]
-    if branches and draw(st.booleans()):
-        return draw(documents(draw(st.sampled_from(branches)), root, depth - 1))
-    kinds = schema.get("type", ["object", "array", "string", "integer", "number", "null", "boolean"])
-    kind = kinds if isinstance(kinds, str) else draw(st.sampled_from(kinds))
-    if kind == "object":
-        named = schema.get("properties", {})
-        wanted = set(schema.get("required", ())) | set(
-            draw(st.lists(st.sampled_from((*NAMES, "z")), max_size=3))
-        )
-        further = schema.get("additionalProperties", True)
-        return {name: draw(documents(named.get(name, further), root, depth - 1)) for name in sorted(wanted)}
-    if kind == "array":
-        items = [draw(documents(part, root, depth - 1)) for part in schema.get("prefixItems", ())]
-        rest = schema.get("items", schema.get("contains", True))
-        return items + [draw(documents(rest, root, depth - 1)) for _ in range(draw(st.integers(0, 3)))]
-    if kind in ("integer", "number"):
-        return draw(
-            st.integers(-3, 12) | (st.sampled_from([0.5, 1.0, 2.5]) if kind == "number" else st.just(2.0))
-        )
-    return draw(
-        {"string": st.sampled_from(["", "a", "bb", "x-c", "xyz"]), "null": st.none()}.get(kind, st.booleans())
-    )
+DOCUMENTS = documents()
 
 
-def parsed(schema: Any) -> Any:
-    return parse_schema(SchemaKind.JSON_SCHEMA, json.dumps(schema).encode())
+def parsed(definition: dict[str, Any]) -> JsonSchema:
+    return parse_json_schema(json.dumps(definition).encode(), {})
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_what_is_called_compatible_accepts_every_old_document(data: st.DataObject) -> None:
-    draft = data.draw(st.sampled_from(MODERN))
-    old_definition = {"$schema": draft, **data.draw(definitions())}
-    new_definition = data.draw(changed(old_definition))
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**40))
+def test_what_is_called_compatible_accepts_every_old_document(seed: int) -> None:
+    dice = random.Random(seed)
+    author = Author(dice, dice.choice(list(DRAFTS)))
+    old_definition = author.definition()
+    new_definition = author.changed(old_definition)
+    if dice.random() < 0.1:
+        new_definition["$schema"] = DRAFTS[dice.choice(list(DRAFTS))]
     try:
         old, new = parsed(old_definition), parsed(new_definition)
     except Rejected:
         event("refused")
         return
     problems = new.problems_reading(old)
-    event("incompatible" if problems else "compatible")
-    if problems:
-        return
-    for _ in range(8):
-        document = data.draw(documents(old_definition, old_definition))
-        payload = json.dumps(document).encode()
-        if old.check_payload(payload) is None:
-            event("document fits")
-            assert new.check_payload(payload) is None, (old_definition, new_definition, document)
+    broken = [
+        text for text in DOCUMENTS if old.check_payload(text) is None and new.check_payload(text) is not None
+    ]
+    event(f"{'incompatible' if problems else 'compatible'}, {'some' if broken else 'no'} document is broken")
+    assert problems or not broken, (old_definition, new_definition, broken[0])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(definitions())
-def test_a_schema_is_compatible_with_itself_under_another_title(definition: dict[str, Any]) -> None:
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**40))
+def test_a_schema_is_compatible_with_itself_under_another_title(seed: int) -> None:
+    dice = random.Random(seed)
+    definition = Author(dice, dice.choice(list(DRAFTS))).definition()
     try:
         schema, titled = parsed(definition), parsed({**definition, "title": "another"})
     except Rejected:

@@ -18,8 +18,8 @@ class _NoDefault:
 NO_DEFAULT: Final = _NoDefault()
 
 
-# Types are compared by identity: two equal-looking types of two schemas are two nodes of two graphs.
-@dataclass(slots=True, eq=False)
+# Compared by identity and never spelled out: two equal-looking types are two nodes of two graphs.
+@dataclass(slots=True, eq=False, repr=False)
 class Primitive:
     """One of the eight; `logical` says how to understand the value, `decimal` is (precision, scale)."""
 
@@ -28,22 +28,22 @@ class Primitive:
     decimal: tuple[int, int] | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Array:
     items: "AvroType"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Map:
     values: "AvroType"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Union:
     branches: tuple["AvroType", ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Fixed:
     name: str
     aliases: tuple[str, ...]
@@ -52,7 +52,7 @@ class Fixed:
     decimal: tuple[int, int] | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Enumeration:
     name: str
     aliases: tuple[str, ...]
@@ -60,7 +60,7 @@ class Enumeration:
     default: str | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Field:
     name: str
     aliases: tuple[str, ...]
@@ -68,7 +68,7 @@ class Field:
     default: Json = NO_DEFAULT
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Record:
     """`fields` are filled in after the name is known, so that they can mention it."""
 

@@ -13,7 +13,7 @@ from pydanube.schemas.format import Incompatibility
 from pydanube.schemas.json_emptiness import Emptiness
 from pydanube.schemas.json_facts import ONLY, Facts
 from pydanube.schemas.json_keywords import keyword_problems
-from pydanube.schemas.json_same import same
+from pydanube.schemas.json_same import Sameness
 from pydanube.schemas.json_types import Node
 from pydanube.schemas.limits import COMPARISONS_MAX, PROBLEMS_MAX
 
@@ -48,6 +48,7 @@ class Containment:
         self._kept: list[Facts] = []
         self._depth = 0
         self._impossible = Emptiness()
+        self.same = Sameness().found
 
     def problems(self, facts: Facts, node: Node) -> Problems:
         """Why a value with these facts may not fit the node; paths are relative to the value."""
@@ -79,7 +80,7 @@ class Containment:
             self._proved.popitem()
 
     def _attempts(self, facts: Facts, node: Node, mark: int) -> Problems:
-        if any(same(known, node) for known in facts.atoms) or self._impossible.found(facts):
+        if any(self.same(known, node) for known in facts.atoms) or self._impossible.found(facts):
             return []
         if facts.values is not None:
             return _value_problems(facts.values, node)
@@ -89,9 +90,9 @@ class Containment:
             if len(rows) <= CASES_MAX:
                 self._forget(mark)
                 return self._in_all([facts.in_case(case, row) for row in rows], node)
-        if problems and len(facts.types) > 1 and _by_cases(node):
+        if problems and not any(facts.types <= only.types for only in ONLY) and _by_cases(node):
             self._forget(mark)
-            return self._in_all([facts.plus(ONLY[kind]) for kind in sorted(facts.types)], node)
+            return self._in_all([facts.plus(only) for only in ONLY if only.types & facts.types], node)
         return problems
 
     def _in_all(self, cases: list[Facts], node: Node) -> Problems:
@@ -112,13 +113,17 @@ class Containment:
         return problems
 
     def _excluded(self, facts: Facts, node: Node) -> bool:
-        if any(known.not_ is not None and same(known.not_, node) for known in facts.atoms):
+        if any(known.not_ is not None and self.same(known.not_, node) for known in facts.atoms):
             return True
         return self._impossible.found(facts.plus(node))
 
     def _one_of_problems(self, facts: Facts, branches: tuple[Node, ...]) -> Problems:
         for known in facts.atoms:
-            if known.one_of and len(known.one_of) == len(branches) and all(map(same, known.one_of, branches)):
+            if (
+                known.one_of
+                and len(known.one_of) == len(branches)
+                and all(map(self.same, known.one_of, branches))
+            ):
                 return []
         fitting = [branch for branch in branches if self.holds(facts, branch)]
         if not fitting:
@@ -142,7 +147,7 @@ class Containment:
     def _condition_problems(self, facts: Facts, node: Node) -> Problems:
         assert node.if_ is not None
         for known in facts.atoms:
-            if known.if_ and same(known.if_, node.if_) and _same_or_both_none(known, node):
+            if known.if_ and self.same(known.if_, node.if_) and self._same_outcome(known, node):
                 return []
         problems: Problems = []
         if node.then is not None:
@@ -151,10 +156,9 @@ class Containment:
             problems += self.problems(facts, node.else_)
         return problems
 
-
-def _same_or_both_none(known: Node, node: Node) -> bool:
-    pairs = ((known.then, node.then), (known.else_, node.else_))
-    return all(one is other is None or (one and other and same(one, other)) for one, other in pairs)
+    def _same_outcome(self, known: Node, node: Node) -> bool:
+        pairs = ((known.then, node.then), (known.else_, node.else_))
+        return all(one is other is None or (one and other and self.same(one, other)) for one, other in pairs)
 
 
 def _by_cases(node: Node) -> bool:

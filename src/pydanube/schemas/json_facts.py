@@ -23,11 +23,12 @@ from pydanube.schemas.json_types import (
     Node,
 )
 
-
 Row: TypeAlias = tuple[Node, ...]
 CaseId: TypeAlias = tuple[int, int]
 
-ONLY = {kind: Node(types=frozenset({kind})) for kind in sorted(EVERY_TYPE)}
+# Whole numbers stay together: hardly a schema tells their spellings apart.
+ONLY = [Node(types=kinds) for kinds in (*(frozenset({kind}) for kind in sorted(EVERY_TYPE - WHOLE)), WHOLE)]
+ONLY_TEXT = Node(types=frozenset({STRING}))
 
 
 class Facts:

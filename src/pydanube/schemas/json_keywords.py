@@ -8,7 +8,6 @@ from typing import Protocol
 from pydanube.schemas.format import Incompatibility
 from pydanube.schemas.json_facts import Facts
 from pydanube.schemas.json_objects import object_problems
-from pydanube.schemas.json_same import same
 from pydanube.schemas.json_types import (
     ARRAY,
     EVERY_TYPE,
@@ -30,6 +29,8 @@ class Proof(Protocol):
     def problems(self, facts: Facts, node: Node) -> list[Incompatibility]: ...
 
     def holds(self, facts: Facts, node: Node) -> bool: ...
+
+    def same(self, one: Node, other: Node, /) -> bool: ...
 
 
 def keyword_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
@@ -112,7 +113,7 @@ def _array_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
         else:
             yield from below(place, proof.problems(known, item))
     yield from _contains_problems(proof, facts, node, beyond)
-    if node.unevaluated_items is not None and not any(same(known, node) for known in facts.atoms):
+    if node.unevaluated_items is not None and not any(proof.same(known, node) for known in facts.atoms):
         text = "cannot be shown which items the reader's 'unevaluatedItems' leaves over: use 'items'"
         yield Incompatibility("[]", "cannot_be_shown", text)
 
@@ -123,7 +124,7 @@ def _contains_problems(proof: Proof, facts: Facts, node: Node, beyond: int) -> P
         return
     most = math.inf if node.contains_max is None else node.contains_max
     for known in facts.atoms:
-        if known.contains is not None and same(known.contains, wanted):
+        if known.contains is not None and proof.same(known.contains, wanted):
             known_most = math.inf if known.contains_max is None else known.contains_max
             if known.contains_min >= node.contains_min and known_most <= most:
                 return

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from pydanube.schemas.format import Incompatibility
-from pydanube.schemas.json_facts import ONLY, Facts
-from pydanube.schemas.json_types import STRING, Node
+from pydanube.schemas.json_facts import ONLY_TEXT, Facts
+from pydanube.schemas.json_types import Node
 
 Problems = Iterator[Incompatibility]
 
@@ -123,7 +123,7 @@ def _name_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
         if known.additional is None or not known.additional.never or known.patterns
     ]
     if len(open_to) == len(facts.atoms):
-        yield from _below(".<name>", proof.problems(Facts([ONLY[STRING], *names]), node.names))
+        yield from _below(".<name>", proof.problems(Facts([ONLY_TEXT, *names]), node.names))
         return
     for name in facts.names:
         if facts.at_property(name).types and not node.names.accepts(name):

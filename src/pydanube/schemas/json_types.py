@@ -47,8 +47,8 @@ class Evaluator(Protocol):
         """Whether the pattern is found in the text."""
 
 
-# Compared by identity: the graph may be cyclic.
-@dataclass(slots=True, eq=False)
+# Compared by identity and never spelled out: the graph may be cyclic.
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """One subschema: all that is set must hold for a value. What is not set constrains nothing.
 
