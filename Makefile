@@ -7,7 +7,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz soak bench compare clean
+.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz soak store-peers bench compare clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,11 @@ soak: setup  ## full load with a consumer that is away half of the time, memory 
 
 bench: setup  ## speed, as ratios within one run
 	$(BIN)/python -m bench
+
+store-peers: setup  ## durable stores against Azurite (npm) and AWS credentials (boto3)
+	npm install --silent --prefix .tools azurite
+	$(BIN)/pip install --quiet boto3
+	PATH="$(CURDIR)/.tools/node_modules/.bin:$$PATH" DANUBE_STORE_PEERS=azurite,aws $(BIN)/pytest tests/contract/stores
 
 compare: setup  ## ours next to NATS, Redis, Kafka and RabbitMQ: make compare ARGS=--quick
 	$(BIN)/python -m bench.compare $(ARGS)

@@ -30,6 +30,7 @@ from pydanube.server.exporter import Exporter
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
 from pydanube.stores.directory import DirectoryStore
+from pydanube.stores.retrying import Retrying
 from pydanube.stores.settings import open_store
 from pydanube.stores.store import DurableStore
 from pydanube.wire.connections import WritePass
@@ -90,7 +91,7 @@ class Standalone:
 
         store = await self._open_store(settings)
         self._closing.push_async_callback(store.close)
-        segments = _open_durable_store(config)
+        segments = _open_durable_store(config, self._dice)
         self._closing.push_async_callback(segments.close)
         journal = await Journal.open(
             config.wal_root / "journal",
@@ -255,11 +256,11 @@ async def _no_registry(subject: str) -> bool:
     return False
 
 
-def _open_durable_store(config: ServerConfig) -> DurableStore:
+def _open_durable_store(config: ServerConfig, dice: Dice) -> DurableStore:
     storage = config.settings.storage
     if storage.mode == "local" or storage.durable is None:
         return DirectoryStore(config.wal_root)
-    return open_store(storage.durable)
+    return Retrying(open_store(storage.durable), dice)
 
 
 def _tiering_settings(settings: Settings) -> TieringSettings:
