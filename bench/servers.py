@@ -53,38 +53,38 @@ def running_broker(
     scratch: Path, *, name: str = OURS, max_unacked_messages: int | None = None
 ) -> Iterator[Server]:
     """A standalone broker with an empty data directory of its own."""
-    folder = scratch / f"broker-{_free_address().rpartition(':')[2]}"
+    folder = scratch / f"broker-{free_address().rpartition(':')[2]}"
     folder.mkdir(parents=True)
-    address, metrics = _free_address(), _free_address()
+    address, metrics = free_address(), free_address()
     command = [str(Path(sys.executable).parent / "danube"), "broker", "--mode", "standalone"]
-    command += ["--data-dir", str(folder / "data"), "--broker-addr", address, "--admin-addr", "127.0.0.1:0"]
-    command += ["--admin-addr", _free_address(), "--prom-exporter", metrics]
+    command += ["--data-dir", str(folder / "data"), "--broker-addr", address]
+    command += ["--admin-addr", free_address(), "--prom-exporter", metrics]
     if max_unacked_messages is not None:
         config = folder / "broker.yml"
         config.write_text(yaml.safe_dump({"dispatch": {"max_unacked_messages": max_unacked_messages}}))
         command += ["--config-file", str(config)]
     environment = {"PYDANUBE_PURE": "1"} if name == OURS_INTERPRETED else {}
-    with _running(command, folder / "broker.log", environment) as pid:
+    with running(command, folder / "broker.log", environment) as pid:
         yield Server(name, address, pid, metrics)
 
 
 @contextmanager
 def running_grpcio(scratch: Path) -> Iterator[Server]:
-    address = _free_address()
+    address = free_address()
     command = [sys.executable, "-m", "bench.grpcio_server"]
-    with _running([*command, "--address", address], scratch / "grpcio.log") as pid:
+    with running([*command, "--address", address], scratch / "grpcio.log") as pid:
         yield Server(GRPCIO, address, pid)
 
 
 @contextmanager
 def running_grpc_go(scratch: Path, server: Path) -> Iterator[Server]:
-    address = _free_address()
-    with _running([str(server), "-address", address], scratch / "grpc-go.log") as pid:
+    address = free_address()
+    with running([str(server), "-address", address], scratch / "grpc-go.log") as pid:
         yield Server(GRPC_GO, address, pid)
 
 
 @contextmanager
-def _running(
+def running(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[int]:
     with log.open("wb") as output:
@@ -116,7 +116,7 @@ def _await_ready(process: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.05)
 
 
-def _free_address() -> str:
+def free_address() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
