@@ -18,6 +18,8 @@ from pydanube.schemas.json_types import Node
 from pydanube.schemas.limits import COMPARISONS_MAX, PROBLEMS_MAX
 
 DEPTH_MAX = 80
+# Comparisons that take more than a look: about a second of work.
+ATTEMPTS_MAX = 5_000
 CASES_MAX = 64
 
 Problems = list[Incompatibility]
@@ -47,6 +49,7 @@ class Containment:
         # Keys are addresses of nodes: the facts made up on the way must stay alive as long as they.
         self._kept: list[Facts] = []
         self._depth = 0
+        self._attempts_left = ATTEMPTS_MAX
         self._impossible = Emptiness()
         self.same = Sameness().found
 
@@ -57,7 +60,7 @@ class Containment:
             return []
         if key in self._failed:
             return self._failed[key]
-        if len(self._kept) >= COMPARISONS_MAX or self._depth >= DEPTH_MAX:
+        if len(self._kept) >= COMPARISONS_MAX or self._depth >= DEPTH_MAX or self._attempts_left <= 0:
             raise _TooMuch
         self._kept.append(facts)
         mark = len(self._proved)
@@ -84,6 +87,7 @@ class Containment:
             return []
         if facts.values is not None:
             return _value_problems(facts.values, node)
+        self._attempts_left -= 1
         problems = self._direct(facts, node)
         if problems and facts.cases:
             case, rows = next(iter(facts.cases.items()))

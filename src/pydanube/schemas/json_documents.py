@@ -93,6 +93,8 @@ class JsonDocuments:
             base_uri=base,
             validate_formats=False,
             pattern_options=PATTERNS,
+            # Reasons go to logs and to other people's screens: they must not repeat the payload.
+            mask="the value",
             offline=True,
         )
 
