@@ -29,7 +29,17 @@ _FIXED32: Final = 5
 class PublishScan:
     """What a publish needs to know of its StreamMessage."""
 
-    __slots__ = ("has_msg_id", "is_timed", "payload_bytes", "producer_id", "request_id", "topic_name")
+    __slots__ = (
+        "has_msg_id",
+        "is_timed",
+        "payload_at",
+        "payload_bytes",
+        "producer_id",
+        "request_id",
+        "schema_id",
+        "schema_version",
+        "topic_name",
+    )
 
     def __init__(self) -> None:
         self.request_id: int = 0
@@ -38,7 +48,11 @@ class PublishScan:
         """Whether an attribute may ask for a delivery time or a time to live."""
         self.producer_id: int = 0
         self.topic_name: bytes = b""
+        self.payload_at: int = 0
         self.payload_bytes: int = 0
+        self.schema_id: int = 0
+        """0 if it names none, as `schema_version` is."""
+        self.schema_version: int = 0
 
 
 class AckScan:
@@ -66,6 +80,7 @@ def scan_publish(body: bytes) -> PublishScan:
             tag, position = _varint(body, position - 1, end)
         if tag == 0x1A:  # payload, the long one
             size, position = _length(body, position, end)
+            scan.payload_at = position
             scan.payload_bytes = size
             position += size
         elif tag == 0x12:  # msg_id
@@ -74,8 +89,12 @@ def scan_publish(body: bytes) -> PublishScan:
             position += size
         elif tag == 0x08:  # request_id
             scan.request_id, position = _varint(body, position, end)
-        elif tag in (0x20, 0x40, 0x48):  # publish_time, schema_id, schema_version
+        elif tag == 0x20:  # publish_time
             position = _varint(body, position, end)[1]
+        elif tag == 0x40:
+            scan.schema_id, position = _varint(body, position, end)
+        elif tag == 0x48:
+            scan.schema_version, position = _varint(body, position, end)
         elif tag in (0x2A, 0x32, 0x52):  # producer_name, subscription_name, routing_key
             size, position = _length(body, position, end)
             _check_text(body, position, position + size)

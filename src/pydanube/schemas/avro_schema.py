@@ -22,6 +22,7 @@ class AvroSchema:
     __slots__ = ("_walk", "_writers", "fingerprint", "root", "text")
 
     kind = SchemaKind.AVRO
+    quick_bytes_max = 16 * 1024
 
     def __init__(self, text: str, fingerprint: str, root: AvroType) -> None:
         self.text = text

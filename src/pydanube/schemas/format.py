@@ -59,6 +59,10 @@ class ParsedSchema(Protocol):
     def fingerprint(self) -> str:
         """Equal for definitions that differ in nothing but spelling; opaque to callers."""
 
+    @property
+    def quick_bytes_max(self) -> int:
+        """Payloads up to here are checked within a few milliseconds, whatever they hold."""
+
     def problems_reading(self, written: "ParsedSchema") -> list[Incompatibility]:
         """Why data written with `written` cannot all be read with this schema; empty when it can."""
 

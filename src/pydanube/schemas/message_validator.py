@@ -1,20 +1,23 @@
 """Whether a message follows its topic's schema, asked before it is stored.
 
 `check_now` answers from memory and awaits nothing. It returns None while the named schema is not in memory,
-which is true of the first message with it, and for payloads too large to be checked within one turn of the
-event loop; the caller then awaits `check`, which loads the schema and checks large payloads in a thread:
+which is true of the first message with it, and for payloads too long to be checked within one turn of the
+event loop; the caller then awaits `check`, which loads the schema and checks long payloads in a thread:
 
     verdict = validator.check_now(schema_id, schema_version, payload)
     if verdict is None:
         verdict = await validator.check(schema_id, schema_version, payload)
     if not verdict.accepted: …
 
+What a schema's name alone decides is a `Rule`: many messages that name one schema need only one, from
+`rule_now` or `rule`, and `apply` for each payload.
+
 A caller whose topic has the policy `none` asks nothing at all (`is_idle`).
 """
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydanube.schemas.format import ParsedSchema
 from pydanube.schemas.loaded_schemas import LoadedSchemas
@@ -24,7 +27,9 @@ FIRST_VERSION: Final = 1
 """What a message means that names no version."""
 
 LARGE_PAYLOAD_BYTES: Final = 256 * 1024
-"""From here on a payload is checked beside the event loop."""
+"""From here on a payload is checked beside the event loop, whatever its schema."""
+
+RULES_MAX: Final = 256
 
 
 class Reason(Enum):
@@ -49,104 +54,172 @@ class Verdict:
 ACCEPTED: Final = Verdict(True)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What holds for every message that names one schema: a verdict, or a schema its payload has to fit."""
+
+    policy: ValidationPolicy
+    verdict: Verdict = ACCEPTED
+    schema: ParsedSchema | None = None
+    schema_name: str = ""
+
+    def must_wait(self, payload_bytes: int) -> bool:
+        """Whether a payload of that size is to be checked beside the event loop."""
+        schema = self.schema
+        return schema is not None and (
+            payload_bytes >= LARGE_PAYLOAD_BYTES or payload_bytes > schema.quick_bytes_max
+        )
+
+
+_UNASKED: Final = Rule(ValidationPolicy.NONE)
+
+
 class MessageValidator:
     """The judge of one topic. Its configuration may be replaced at any time between two messages."""
 
     def __init__(self, loaded: LoadedSchemas, config: TopicSchema) -> None:
         self._loaded = loaded
-        self.config = config
-        self.checked = 0
+        self._config = config
+        self._rules: dict[tuple[int, int], Rule] = {}
+        """Of schemas met under the present configuration: making a rule takes as long as a short payload's check."""
+        self.checked_under = {ValidationPolicy.WARN: 0, ValidationPolicy.ENFORCE: 0}
         self.failures: dict[Reason, int] = dict.fromkeys(Reason, 0)
+
+    @property
+    def config(self) -> TopicSchema:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicSchema) -> None:
+        self._config = config
+        self._rules.clear()
 
     @property
     def is_idle(self) -> bool:
         """Whether every message is accepted unseen."""
         return self.config.validation_policy is ValidationPolicy.NONE
 
+    @property
+    def checked(self) -> int:
+        """Messages judged so far."""
+        return sum(self.checked_under.values())
+
     def check_now(self, schema_id: int | None, schema_version: int | None, payload: bytes) -> Verdict | None:
         """The verdict if it can be told from memory; None if `check` must load the schema first."""
-        config = self.config
-        if not schema_id or config.subject is None or self.is_idle:
-            return self._judge_unnamed(config)
-        subject = self._loaded.subject_of(schema_id)
-        if subject is None:
+        rule = self.rule_now(schema_id, schema_version)
+        if rule is None or rule.must_wait(len(payload)):
             return None
-        version = schema_version or FIRST_VERSION
-        schema: ParsedSchema | None = None
-        if config.enable_payload_validation and subject == config.subject:
-            schema = self._loaded.get(schema_id, version)
-            if schema is None or len(payload) >= LARGE_PAYLOAD_BYTES:
-                return None
-        problem = schema.check_payload(payload) if schema is not None else None
-        return self._judge(config, _Named(schema_id, version, subject, schema), problem)
+        return self.apply(rule, payload)
 
     async def check(self, schema_id: int | None, schema_version: int | None, payload: bytes) -> Verdict:
         """The verdict, after loading what it needs."""
-        config = self.config
-        if not schema_id or config.subject is None or self.is_idle:
-            return self._judge_unnamed(config)
-        subject = await self._loaded.load_subject(schema_id)
-        version = schema_version or FIRST_VERSION
-        schema: ParsedSchema | None = None
-        if config.enable_payload_validation and subject == config.subject:
-            schema = await self._loaded.load(schema_id, version)
-        problem = await self._loaded.check_payload(schema, payload) if schema is not None else None
-        return self._judge(config, _Named(schema_id, version, subject, schema), problem)
+        return await self.apply_aside(await self.rule(schema_id, schema_version), payload)
 
-    def _judge_unnamed(self, config: TopicSchema) -> Verdict:
-        """Of a message that names no schema, or on a topic that asks for none."""
+    def rule_now(self, schema_id: int | None, schema_version: int | None) -> Rule | None:
+        """The rule for messages that name this schema, if it is in memory."""
+        config = self._config
+        if not schema_id or config.subject is None:
+            return _rule_without_schema(config)
         if config.validation_policy is ValidationPolicy.NONE:
-            return ACCEPTED
-        self.checked += 1
-        if config.subject is not None:
-            return self._fail(
-                config,
-                Reason.MISSING_SCHEMA_ID,
-                f"the message names no schema, the topic follows subject {config.subject!r}",
-            )
-        if config.validation_policy is ValidationPolicy.WARN:
-            return ACCEPTED
-        return self._fail(
-            config,
-            Reason.TOPIC_WITHOUT_SUBJECT,
-            "the topic enforces schemas and is bound to no subject: configure one",
-        )
+            return _UNASKED
+        subject = self._loaded.subject_of(schema_id)
+        if subject is None:
+            return None
+        if subject != config.subject or not config.enable_payload_validation:
+            return _rule_by_subject(config, schema_id, subject)
+        version = schema_version or FIRST_VERSION
+        schema = self._loaded.get(schema_id, version)
+        if schema is None:
+            return None
+        rule = self._rules.get((schema_id, version))
+        if rule is None or rule.schema is not schema:
+            if len(self._rules) >= RULES_MAX:
+                self._rules.clear()
+            rule = self._rules[schema_id, version] = _rule_by_schema(config, version, schema)
+        return rule
 
-    def _judge(self, config: TopicSchema, named: "_Named", problem: str | None) -> Verdict:
-        self.checked += 1
-        if named.subject is None:
-            return self._fail(
-                config, Reason.UNKNOWN_SCHEMA, f"no schema has id {named.schema_id}: register it first"
-            )
-        if named.subject != config.subject:
-            return self._fail(
-                config,
-                Reason.SUBJECT_MISMATCH,
-                f"schema id {named.schema_id} is of subject {named.subject!r}, the topic follows {config.subject!r}",
-            )
-        if not config.enable_payload_validation:
-            return ACCEPTED
-        if named.schema is None:
-            return self._fail(
-                config, Reason.UNKNOWN_SCHEMA, f"subject {named.subject!r} has no version {named.version}"
-            )
-        if problem is None:
-            return ACCEPTED
-        return self._fail(
-            config,
-            Reason.PAYLOAD_INVALID,
-            f"the payload does not fit version {named.version} of {named.subject!r}: {problem}",
-        )
+    async def rule(self, schema_id: int | None, schema_version: int | None) -> Rule:
+        """The rule, after loading what it needs."""
+        config = self._config
+        if not schema_id or config.subject is None:
+            return _rule_without_schema(config)
+        if config.validation_policy is ValidationPolicy.NONE:
+            return _UNASKED
+        subject = await self._loaded.load_subject(schema_id)
+        if subject is None:
+            return _failing(config, Reason.UNKNOWN_SCHEMA, f"no schema has id {schema_id}: register it first")
+        version = schema_version or FIRST_VERSION
+        if subject != config.subject or not config.enable_payload_validation:
+            return _rule_by_subject(config, schema_id, subject)
+        return _rule_by_schema(config, version, await self._loaded.load(schema_id, version))
 
-    def _fail(self, config: TopicSchema, reason: Reason, text: str) -> Verdict:
-        self.failures[reason] += 1
-        return Verdict(config.validation_policy is not ValidationPolicy.ENFORCE, reason, text)
+    def apply(self, rule: Rule, payload: bytes) -> Verdict:
+        """The verdict on one message, counted."""
+        schema = rule.schema
+        if schema is None:
+            return self.apply_to_all(rule, 1)
+        self.checked_under[rule.policy] += 1
+        problem = schema.check_payload(payload)
+        return ACCEPTED if problem is None else self._misfit(rule, problem)
+
+    async def apply_aside(self, rule: Rule, payload: bytes) -> Verdict:
+        """As `apply`, with the payload checked in a thread."""
+        schema = rule.schema
+        if schema is None:
+            return self.apply_to_all(rule, 1)
+        problem = await self._loaded.check_payload(schema, payload)
+        self.checked_under[rule.policy] += 1
+        return ACCEPTED if problem is None else self._misfit(rule, problem)
+
+    def apply_to_all(self, rule: Rule, count: int) -> Verdict:
+        """The one verdict on so many messages whose rule asks for no schema, counted."""
+        if rule.policy is not ValidationPolicy.NONE:
+            self.checked_under[rule.policy] += count
+        verdict = rule.verdict
+        if verdict.reason is not None:
+            self.failures[verdict.reason] += count
+        return verdict
+
+    def _misfit(self, rule: Rule, problem: str) -> Verdict:
+        self.failures[Reason.PAYLOAD_INVALID] += 1
+        text = f"the payload does not fit {rule.schema_name}: {problem}"
+        return Verdict(rule.policy is not ValidationPolicy.ENFORCE, Reason.PAYLOAD_INVALID, text)
 
 
-class _Named(NamedTuple):
-    """The schema a message names, and what the registry knows of it."""
+def _rule_without_schema(config: TopicSchema) -> Rule:
+    """For messages that name no schema, or a topic that is bound to none."""
+    if config.validation_policy is ValidationPolicy.NONE:
+        return _UNASKED
+    if config.subject is not None:
+        text = f"the message names no schema, the topic follows subject {config.subject!r}"
+        return _failing(config, Reason.MISSING_SCHEMA_ID, text)
+    if config.validation_policy is ValidationPolicy.WARN:
+        return Rule(ValidationPolicy.WARN)
+    text = "the topic enforces schemas and is bound to no subject: configure one"
+    return _failing(config, Reason.TOPIC_WITHOUT_SUBJECT, text)
 
-    schema_id: int
-    version: int
-    subject: str | None
-    schema: ParsedSchema | None
+
+def _rule_by_subject(config: TopicSchema, schema_id: int, subject: str) -> Rule:
+    """Where the subject alone decides."""
+    if subject == config.subject:
+        return Rule(config.validation_policy)
+    return _failing(
+        config,
+        Reason.SUBJECT_MISMATCH,
+        f"schema id {schema_id} is of subject {subject!r}, the topic follows {config.subject!r}",
+    )
+
+
+def _rule_by_schema(config: TopicSchema, version: int, schema: ParsedSchema | None) -> Rule:
+    """Where the payload decides, if there is such a version."""
+    if schema is None:
+        text = f"subject {config.subject!r} has no version {version}"
+        return _failing(config, Reason.UNKNOWN_SCHEMA, text)
+    return Rule(
+        config.validation_policy, schema=schema, schema_name=f"version {version} of {config.subject!r}"
+    )
+
+
+def _failing(config: TopicSchema, reason: Reason, text: str) -> Rule:
+    policy = config.validation_policy
+    return Rule(policy, Verdict(policy is not ValidationPolicy.ENFORCE, reason, text))

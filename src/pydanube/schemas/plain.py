@@ -11,6 +11,8 @@ class PlainSchema:
 
     __slots__ = ("fingerprint", "kind", "text")
 
+    quick_bytes_max = 4 * 1024 * 1024
+
     def __init__(self, kind: SchemaKind, definition: bytes) -> None:
         check_sizes(definition, {})
         self.kind = kind

@@ -42,6 +42,7 @@ class ProtobufSchema:
     """One message type with all it is made of, in a descriptor pool of its own."""
 
     kind = SchemaKind.PROTOBUF
+    quick_bytes_max = MISFIT_SEARCH_BYTES_MAX
 
     def __init__(self, text: str, message: Descriptor) -> None:
         self.text = text

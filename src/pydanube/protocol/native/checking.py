@@ -17,10 +17,10 @@ from pydanube.protocol.native_pb2 import BatchHead
 class CheckedBatch:
     """What the broker needs to know of a batch it is about to take."""
 
-    __slots__ = ("_largest", "_payload", "count", "head", "is_timed", "layout", "payload_bytes")
+    __slots__ = ("_largest", "count", "head", "is_timed", "layout", "payload_bytes", "record_batch")
 
     def __init__(
-        self, layout: BatchLayout, head: BatchHead, payload_bytes: int, largest: int, payload: Any
+        self, layout: BatchLayout, head: BatchHead, payload_bytes: int, largest: int, record_batch: Any
     ) -> None:
         self.layout = layout
         self.count = layout.count
@@ -28,8 +28,9 @@ class CheckedBatch:
         """Of all payloads together."""
         self.head = head
         self.is_timed = bool(head.deliver_at or head.deliver_after or head.ttl)
+        self.record_batch = record_batch
+        """Its columns; None if it is plain payloads, which Arrow has not read."""
         self._largest = largest
-        self._payload = payload
 
     @property
     def payload_bytes_max(self) -> int:
@@ -37,7 +38,7 @@ class CheckedBatch:
         if self._largest < 0:
             from pydanube.protocol.native import columns  # noqa: PLC0415  (needs Arrow)
 
-            self._largest = columns.longest(self._payload)
+            self._largest = columns.longest(self.record_batch.column(0))
         return self._largest
 
 
@@ -60,8 +61,7 @@ def check_batch(body: bytes) -> CheckedBatch:
         reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)
         if not reserved and layout.columns & ATTRIBUTES:
             reserved = RESERVED_ATTRIBUTES.intersection(columns.attribute_names(batch))
-        payload = batch.column(0)
-        checked = CheckedBatch(layout, head, payload.total_values_length, -1, payload)
+        checked = CheckedBatch(layout, head, batch.column(0).total_values_length, -1, batch)
     if reserved:
         raise invalid_batch(f"attribute {min(reserved)} belongs in the head or in a column of a batch")
     return checked

@@ -41,11 +41,12 @@ _I64_PAIR = struct.Struct("<qq")
 class BinaryColumn:
     """Where the one column of a message lies in the bytes it was found in."""
 
-    __slots__ = ("data_bytes", "offsets_at")
+    __slots__ = ("data_at", "data_bytes", "offsets_at")
 
-    def __init__(self, offsets_at: int, data_bytes: int) -> None:
+    def __init__(self, offsets_at: int, data_at: int, data_bytes: int) -> None:
         self.offsets_at: Final = offsets_at
         """Position of `count + 1` offsets, 32 bits each."""
+        self.data_at: Final = data_at
         self.data_bytes: Final = data_bytes
 
 
@@ -66,10 +67,10 @@ def binary_column(body: bytes, start: int, count: int) -> BinaryColumn:
     for offset, length in positions:
         if offset < 0 or length < 0 or offset % 8 or offset + length > len(body) - data_at:
             raise invalid_batch("a buffer of the Arrow message lies outside of it")
-    (offsets_offset, offsets_bytes), (_, data_bytes) = positions[1], positions[2]
+    (offsets_offset, offsets_bytes), (data_offset, data_bytes) = positions[1], positions[2]
     if offsets_bytes < 4 * (count + 1):
         raise invalid_batch("the offsets of the payloads are cut short")
-    return BinaryColumn(data_at + offsets_offset, data_bytes)
+    return BinaryColumn(data_at + offsets_offset, data_at + data_offset, data_bytes)
 
 
 def check_ipc_message(message: memoryview, count: int) -> bytes:
