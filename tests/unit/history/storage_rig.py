@@ -82,7 +82,7 @@ class StorageRig:
             clock=self.clock,
             spool=self.folder / "spool",
             owner=OWNER,
-            on_step=lambda step: self.on_step(step),
+            on_step=self._reached,
         )
         self._opened.append((self.journal, self.tiering))
         logs = [
@@ -96,6 +96,9 @@ class StorageRig:
         logs = await self.open(*topics)
         await self.tiering.start()
         return logs
+
+    def _reached(self, step: str) -> None:
+        self.on_step(step)
 
     async def close(self) -> None:
         while self._opened:
