@@ -338,6 +338,10 @@ class ReliableSubscription(DispatchWindow):
         """How many messages were sent and await their ack."""
         return sum([consumer.outstanding for consumer in self._consumers.values()])
 
+    def outstanding_of(self, consumer_id: int) -> int:
+        """How many of them are with that consumer."""
+        return self._consumers[consumer_id].outstanding
+
     @property
     def pending_redelivery(self) -> int:
         """How many messages have failed or lost their stream and are to be sent again."""

@@ -10,6 +10,7 @@ from ssl import SSLContext
 import structlog
 
 from pydanube import __version__
+from pydanube.broker.administration import Administration
 from pydanube.broker.broker import Broker
 from pydanube.broker.housekeeping import Housekeeping
 from pydanube.broker.reliable_topic import ReliableTopic
@@ -24,15 +25,19 @@ from pydanube.log.journal import Journal
 from pydanube.log.settings import JournalSettings
 from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
 from pydanube.protocol.http2 import Http2Limits
+from pydanube.schemas.registry import SchemaRegistry
+from pydanube.schemas.topic_schemas import TopicSchemas
 from pydanube.server.broker_metrics import BrokerMetrics
 from pydanube.server.config import ServerConfig, Settings
 from pydanube.server.exporter import Exporter
+from pydanube.server.listeners import Address
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
 from pydanube.stores.directory import DirectoryStore
 from pydanube.stores.retrying import Retrying
 from pydanube.stores.settings import open_store
 from pydanube.stores.store import DurableStore
+from pydanube.wire.admin_brokers_service import Registration
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.grpc_connection import GrpcServer
@@ -129,8 +134,18 @@ class Standalone:
             mode=settings.storage.mode,
             spool=config.spool,
         )
-        await self._open_admin_door(storage)
-        await self._open_front_door(broker, journal, tiering, storage, identity)
+        registration = _registration(config, identity)
+        registry = SchemaRegistry(store, self._clock)
+        services = AdminPlane.of(
+            Administration.of(broker, store, self._clock),
+            storage,
+            registration=registration,
+            registry=registry,
+            topic_schemas=TopicSchemas(store, registry),
+            clock=self._clock,
+        )
+        await self._open_admin_door(services, registration)
+        await self._open_front_door(broker, journal, tiering, storage, registration)
 
     async def _open_store(self, settings: Settings) -> MetadataStore:
         if settings.meta_store.backend == "memory":
@@ -161,12 +176,10 @@ class Standalone:
         self._closing.push_async_callback(tiering.stop)
         return tiering
 
-    async def _open_admin_door(self, storage: StorageControl) -> None:
+    async def _open_admin_door(self, services: AdminPlane, registration: Registration) -> None:
         address = self.config.listeners.admin
-        if address is None:
-            return
         server = GrpcServer(
-            AdminPlane.of(storage).routes(),
+            services.routes(),
             limits=_http2_limits(self.config.settings),
             write_pass=WritePass(lambda: None),
         )
@@ -183,9 +196,17 @@ class Standalone:
         self._closing.push_async_callback(close)
         await listener.open(address.host, address.port, tls=self._tls())
         self.admin_port = listener.port
+        registration.admin_url = registration.admin_url.replace(
+            str(address), str(Address(address.host, listener.port))
+        )
 
     async def _open_front_door(
-        self, broker: Broker, journal: Journal, tiering: Tiering, storage: StorageControl, identity: int
+        self,
+        broker: Broker,
+        journal: Journal,
+        tiering: Tiering,
+        storage: StorageControl,
+        registration: Registration,
     ) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
         listeners, settings = self.config.listeners, self.config.settings
@@ -211,7 +232,7 @@ class Standalone:
             metrics = BrokerMetrics(
                 broker, journal, tiering, services=services, server=server, native=native, listener=listener
             )
-            exporter = Exporter(listeners.prometheus, metrics, broker_id=str(identity))
+            exporter = Exporter(listeners.prometheus, metrics, broker_id=str(registration.broker_id))
             await exporter.start()
             self._closing.push_async_callback(exporter.stop)
 
@@ -230,9 +251,10 @@ class Standalone:
         bound = listeners.bound_to(listener.port)
         services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
         native.advertised = services.discovery.advertised
+        registration.broker_url = bound.broker_url
         log.info(
             "broker ready",
-            broker_id=str(identity),
+            broker_id=str(registration.broker_id),
             client=str(bound.client),
             topics=len(broker.topics),
             fsync=settings.storage.wal.fsync.value,
@@ -249,6 +271,18 @@ async def _close_topics(broker: Broker) -> None:
     for topic in broker.topics:
         if isinstance(topic, ReliableTopic):
             topic.close()
+
+
+def _registration(config: ServerConfig, identity: int) -> Registration:
+    """As far as it is known before the ports are bound."""
+    listeners = config.listeners
+    scheme = "http" if config.settings.auth.mode == "none" else "https"
+    return Registration(
+        broker_id=identity,
+        broker_url=listeners.broker_url,
+        admin_url=f"{scheme}://{listeners.admin}",
+        metrics_addr="" if listeners.prometheus is None else str(listeners.prometheus),
+    )
 
 
 async def _no_registry(subject: str) -> bool:

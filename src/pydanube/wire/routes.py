@@ -2,13 +2,22 @@
 
 from dataclasses import dataclass
 
+from pydanube.broker.administration import Administration
 from pydanube.broker.broker import Broker
 from pydanube.broker.storage_control import StorageControl
+from pydanube.kernel.clock import Clock
+from pydanube.schemas.registry import SchemaRegistry
+from pydanube.schemas.topic_schemas import TopicSchemas
+from pydanube.wire.admin_brokers_service import AdminBrokersService, Registration
+from pydanube.wire.admin_cluster_service import AdminClusterService
+from pydanube.wire.admin_namespaces_service import AdminNamespacesService
+from pydanube.wire.admin_topics_service import AdminTopicsService
 from pydanube.wire.consumer_service import ConsumerService
 from pydanube.wire.discovery_service import Advertised, DiscoveryService
 from pydanube.wire.grpc_connection import Handler, asynchronous
 from pydanube.wire.health_service import HealthService
 from pydanube.wire.producer_service import ProducerService
+from pydanube.wire.pydanube_admin_service import PydanubeAdminService
 from pydanube.wire.storage_admin_service import StorageAdminService
 from pydanube.wire.storage_service import StorageService
 
@@ -52,11 +61,35 @@ class DataPlane:
 class AdminPlane:
     """The services of the admin port."""
 
+    brokers: AdminBrokersService
+    cluster: AdminClusterService
+    namespaces: AdminNamespacesService
+    topics: AdminTopicsService
+    own: PydanubeAdminService
     storage: StorageAdminService
 
     @classmethod
-    def of(cls, storage: StorageControl) -> "AdminPlane":
-        return cls(StorageAdminService(storage))
+    def of(
+        cls,
+        administration: Administration,
+        storage: StorageControl,
+        *,
+        registration: Registration,
+        registry: SchemaRegistry,
+        topic_schemas: TopicSchemas,
+        clock: Clock,
+    ) -> "AdminPlane":
+        return cls(
+            AdminBrokersService(administration, registration),
+            AdminClusterService(administration, registration),
+            AdminNamespacesService(administration),
+            AdminTopicsService(administration, registration, registry, topic_schemas),
+            PydanubeAdminService(administration, clock),
+            StorageAdminService(storage),
+        )
 
     def routes(self) -> dict[str, Handler]:
-        return {path: asynchronous(answer) for path, answer in self.storage.methods().items()}
+        services = (self.brokers, self.cluster, self.namespaces, self.topics, self.own, self.storage)
+        return {
+            path: asynchronous(answer) for service in services for path, answer in service.methods().items()
+        }

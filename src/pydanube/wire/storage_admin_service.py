@@ -1,33 +1,31 @@
 """pydanube.storage.v1.StorageAdmin: sealing, looking at, reading and importing the stored history of topics."""
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from google.protobuf.message import Message
 
 from pydanube.broker.storage_control import StorageControl
 from pydanube.history.segment import SegmentDescriptor
-from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.protocol import storage_admin_pb2 as pb
-from pydanube.protocol.http2.headers import Headers
+from pydanube.wire.admin_calls import Answer, Method, methods
 from pydanube.wire.calls import parse
 from pydanube.wire.storage_service import topic_of
 
 SEGMENTS_LISTED_MAX: Final = 1000
 """In one answer, about half a megabyte; a caller asks again from behind the last one."""
 
-SERVICE: Final = "/pydanube.storage.v1.StorageAdmin/"
+SERVICE: Final = "pydanube.storage.v1.StorageAdmin"
 
 
 class StorageAdminService:
     def __init__(self, storage: StorageControl) -> None:
         self._storage = storage
 
-    def methods(self) -> dict[str, Callable[[bytes, Headers], Awaitable[bytes]]]:
+    def methods(self) -> dict[str, Method]:
         """Every method by its path."""
-        answers = {
+        answers: dict[str, Answer] = {
             "Seal": self.seal,
             "ListSegments": self.list_segments,
             "DescribeStorage": self.describe_storage,
@@ -37,7 +35,7 @@ class StorageAdminService:
             "FinishImport": self.finish_import,
             "AbandonImport": self.abandon_import,
         }
-        return {SERVICE + name: _with_code(answer) for name, answer in answers.items()}
+        return methods(SERVICE, answers)
 
     async def seal(self, body: bytes) -> Message:
         topic = topic_of(parse(pb.SealRequest, body).topic)
@@ -122,15 +120,3 @@ class StorageAdminService:
             etag=descriptor.etag,
             place=self._storage.place(topic, descriptor.segment_id),
         )
-
-
-def _with_code(answer: Callable[[bytes], Awaitable[Message]]) -> Callable[[bytes, Headers], Awaitable[bytes]]:
-    """Encode the answer; end the text of an error with its code, for gRPC has no other place for it."""
-
-    async def run(body: bytes, headers: Headers) -> bytes:
-        try:
-            return (await answer(body)).SerializeToString()
-        except DanubeError as error:
-            raise DanubeError(f"{error.text} (code {error.code.number})", error.code) from error
-
-    return run
