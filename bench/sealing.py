@@ -177,7 +177,7 @@ async def upload_rates(scratch: Path, rounds: int) -> list[UploadRate]:
             ours.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             await obstore.put_async(
-                cloud.raw, f"theirs/{number}", data, chunk_size=8 << 20, max_concurrency=4
+                plain, f"theirs/{number}", data, chunk_size=8 << 20, max_concurrency=4
             )
             theirs.append(time.perf_counter() - begun)
         await cloud.close()
