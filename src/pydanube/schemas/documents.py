@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ def read_document(definition: bytes, *, name: str = "the definition") -> Json:
             object_pairs_hook=_unique_keys,
             parse_constant=_no_constant,
             parse_int=_integer,
+            parse_float=_finite,
         )
     except UnicodeDecodeError as error:
         raise refuse(f"{name} is not UTF-8 at byte {error.start}") from error
@@ -29,15 +31,17 @@ def read_document(definition: bytes, *, name: str = "the definition") -> Json:
     except RecursionError as error:
         raise refuse(f"{name} is nested more than {NESTING_MAX} deep") from error
     _check_shape(document, name)
+    try:
+        _canonical(document)
+    except UnicodeEncodeError as error:
+        raise refuse(f"{name} holds half of a surrogate pair, which is no text") from error
     return document
 
 
 def fingerprint_of(document: Json, references: Mapping[str, Json]) -> str:
     """Equal for documents that differ in whitespace and order of keys only; references count as content."""
     content = [document, references] if references else document
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    # A lone surrogate is legal in JSON text and has no UTF-8 form.
-    return "sha256:" + hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
+    return "sha256:" + hashlib.sha256(_canonical(content)).hexdigest()
 
 
 def same_json(one: Json, other: Json) -> bool:
@@ -49,6 +53,10 @@ def same_json(one: Json, other: Json) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same_json, one, other))
     return bool(one == other)
+
+
+def _canonical(content: Json) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -70,6 +78,13 @@ def _integer(text: str) -> int:
     if len(text) > 100:
         raise refuse(f"the definition holds an integer of {len(text)} digits")
     return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise refuse(f"the definition holds {text[:64]}, which is too large for a number")
+    return number
 
 
 def _check_shape(document: Json, name: str) -> None:

@@ -109,6 +109,8 @@ def test_bad_schemas_are_refused_with_the_reason(schema: Any, reason: str) -> No
         (b'"int', "not JSON"),
         (b'{"type":"int","type":"long"}', "key 'type' twice"),
         (b'{"type":"int","x":NaN}', "NaN"),
+        (b'{"type":"int","x":1e999}', "1e999"),
+        (b'{"type":"int","x":"\\ud800"}', "surrogate"),
         (b'{"type":"int","x":' + b"1" * 200 + b"}", "200 digits"),
         (b'"' + b"x" * 2**20 + b'"', "1048578 bytes"),
         (b'{"type":' * 65 + b'"int"' + b"}" * 65, "more than 64 deep"),

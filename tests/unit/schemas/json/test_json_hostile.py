@@ -1,7 +1,6 @@
 """Definitions made to take forever: refused, or harmless."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -84,12 +83,9 @@ def test_what_does_not_multiply_is_not(case: str) -> None:
     "pattern", ["^(a+)+$", "^(a|aa)*$", "(.*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "(a?){200}a{200}"]
 )
 def test_patterns_take_linear_time(pattern: str) -> None:
-    schema = parsed({"pattern": pattern})
-    payload = json.dumps("a" * 50_000 + "!").encode()
-    started = time.process_time()
-    schema.check_payload(payload)
-    # Exponential engines need longer than the age of the universe; the bound only has to tell them apart.
-    assert time.process_time() - started < 30
+    # An engine that goes back and forth would not come back before the test's time is up.
+    reason = parsed({"pattern": pattern}).check_payload(json.dumps("a" * 50_000 + "!").encode())
+    assert reason is None or "does not match" in reason
 
 
 def test_a_payload_too_large_for_a_costly_schema_is_refused_unread() -> None:
