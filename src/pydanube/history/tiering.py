@@ -217,6 +217,8 @@ class Tiering:
             self._wake.clear()
 
     async def _look(self) -> None:
+        for history in [history for history in self.troubles if history.is_deleted]:
+            del self.troubles[history]
         self._hold_or_let_in()
         for history in list(self._places.backlog.topics):
             if len(self._working) >= self._settings.uploads_max:
