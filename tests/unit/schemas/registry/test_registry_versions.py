@@ -140,6 +140,18 @@ async def test_subjects_are_listed_with_their_latest_version(registry: SchemaReg
     assert listed[0].mode is CompatibilityMode.FORWARD_TRANSITIVE
 
 
+@pytest.mark.parametrize("other", ["a/versions", "a/", "/a", "a//b", "a%2Fversions", ".."])
+async def test_names_with_slashes_do_not_meet(registry: SchemaRegistry, other: str) -> None:
+    for name in ("a", other):
+        await registry.register(name, AVRO, record("a"))
+        await registry.register(name, AVRO, record("a", "b"))
+    assert [one.subject for one in await registry.subjects()] == ["a", other]
+    for name in ("a", other):
+        assert [one.version for _, one in await registry.versions(name)] == [1, 2]
+        assert await registry.delete_version(name, 1)
+        assert (await registry.latest(name)).subject == name
+
+
 async def test_registrations_at_once_take_one_number_each(registry: SchemaRegistry) -> None:
     definitions = [record(*(f"f{k}" for k in range(n))) for n in range(20)]
     done = await asyncio.gather(*(registry.register("orders", AVRO, one) for one in definitions))
