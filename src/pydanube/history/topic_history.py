@@ -49,6 +49,7 @@ class TopicHistory:
         self._places = places
         self._start_offset = start_offset
         self._run_reader = RunReader(places.runs, topic, topic_id)
+        self._damaged_copies: set[str] = set()
         self._count_waiting()
 
     @property
@@ -123,6 +124,7 @@ class TopicHistory:
         if run in self.runs:
             self.runs.remove(run)
         self._run_reader.forget(run)
+        self._damaged_copies.discard(run.run_id)
         await self._places.runs.delete(self.topic, run.run_id)
 
     @property
@@ -166,10 +168,13 @@ class TopicHistory:
                 return await reader.read(
                     self.topic, unit, offset, messages_max=messages_max, bytes_max=bytes_max
                 )
-            except Corrupt:
+            except Corrupt as error:
                 # The run may have become a segment and gone while it was being read: then look there.
                 if self._unit_of(offset) is unit:
-                    raise
+                    if not isinstance(unit, RunDescriptor) or unit not in self.copies:
+                        raise
+                    logger.error("copy not used any more, its segment is topic=%s error=%s", self.topic, error)
+                    self._damaged_copies.add(unit.run_id)
 
     def unit_from_time(self, append_ms: int, start_offset: int) -> Unit | None:
         """The oldest unit behind `start_offset` with an entry appended at that moment or later."""
@@ -194,7 +199,9 @@ class TopicHistory:
         for units in (self.runs, self.segments):
             number = bisect_right(units, offset, key=_start_of) - 1
             if number >= 0 and offset < units[number].next_offset:
-                return units[number]
+                unit = units[number]
+                if not (isinstance(unit, RunDescriptor) and unit.run_id in self._damaged_copies):
+                    return unit
         raise Corrupt(
             f"neither a run nor a segment of topic {self.topic} holds offset {offset}: restore the missing one from "
             "a copy",
