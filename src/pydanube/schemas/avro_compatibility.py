@@ -128,7 +128,8 @@ class _Comparison:
     def _compare_enums(self, reader: Enumeration, writer: Enumeration, path: str) -> None:
         if reader.default is not None:
             return
-        missing = [symbol for symbol in writer.symbols if symbol not in set(reader.symbols)]
+        known = set(reader.symbols)
+        missing = [symbol for symbol in writer.symbols if symbol not in known]
         if missing:
             self._note(
                 path,

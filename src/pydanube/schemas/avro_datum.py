@@ -14,6 +14,8 @@ from pydanube.schemas.limits import PAYLOAD_DEPTH_MAX
 STEPS_PER_BYTE = 4
 FREE_STEPS = 10_000
 VARINT_BYTES_MAX = 10
+# Bits of a varint's first byte that say "more bytes follow" and "negative": without them the value is byte / 2.
+NOT_SHORT = 0x81
 
 
 class BadDatum(Exception):
@@ -119,11 +121,11 @@ def _walk_int(data: bytes, at: int, work: Work) -> int:
 
 
 def _walk_float(data: bytes, at: int, work: Work) -> int:
-    return _within(data, at, 4)
+    return at + 4 if at + 4 <= len(data) else _within(data, at, 4)
 
 
 def _walk_double(data: bytes, at: int, work: Work) -> int:
-    return _within(data, at, 8)
+    return at + 8 if at + 8 <= len(data) else _within(data, at, 8)
 
 
 def _walk_bytes(data: bytes, at: int, work: Work) -> int:
@@ -133,12 +135,14 @@ def _walk_bytes(data: bytes, at: int, work: Work) -> int:
 
 def _walk_string(data: bytes, at: int, work: Work) -> int:
     size = data[at]
-    if size & 0x81:  # not the common case: one byte, not negative
+    if size & NOT_SHORT:
         size, at = read_long(data, at)
     else:
         size >>= 1
         at += 1
-    end = _within(data, at, size)
+    end = at + size
+    if size < 0 or end > len(data):
+        _within(data, at, size)
     try:
         data[at:end].decode()
     except UnicodeDecodeError as error:
@@ -176,10 +180,13 @@ def _union_walk(branches: list[Walk]) -> Walk:
     count = len(branches)
 
     def walk(data: bytes, at: int, work: Work) -> int:
-        index, end = read_long(data, at)
-        if not 0 <= index < count:
-            raise BadDatum(f"byte {at} chooses branch {index} of a union with {count}")
-        return branches[index](data, end, work)
+        index = data[at]
+        if index & NOT_SHORT or index >= 2 * count:
+            index, end = read_long(data, at)
+            if not 0 <= index < count:
+                raise BadDatum(f"byte {at} chooses branch {index} of a union with {count}")
+            return branches[index](data, end, work)
+        return branches[index >> 1](data, at + 1, work)
 
     return walk
 
@@ -193,6 +200,9 @@ def _blocks_walk(item: Walk) -> Walk:
         index = 0
         try:
             while True:
+                count = data[at]
+                if count == 0:
+                    return at + 1
                 count, at = read_long(data, at)
                 if count == 0:
                     return at

@@ -72,10 +72,18 @@ class JsonSchema:
             return f"the document cannot be checked: {error}"
 
     def _why_not(self, value: Json) -> str:
-        error = next(self._validator.iter_errors(value))
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-        reason = f"'{place.removeprefix('.')}': {error.message}" if place else error.message
-        return reason[:REASON_CHARACTERS_MAX]
+        try:
+            # Ends with the first error; the others of a hostile payload would take minutes to collect.
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            return _reason(error)
+        return "the document does not fit"
+
+
+def _reason(error: jsonschema_rs.ValidationError) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+    reason = f"'{place.removeprefix('.')}': {error.message}" if place else error.message
+    return reason[:REASON_CHARACTERS_MAX]
 
 
 def parse_json_schema(definition: bytes, references: Mapping[str, bytes]) -> JsonSchema:

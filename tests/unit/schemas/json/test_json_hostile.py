@@ -94,6 +94,12 @@ def test_a_payload_too_large_for_a_costly_schema_is_refused_unread() -> None:
     assert "is checked up to" in str(schema.check_payload(b"[" + b"1," * 50_000 + b"1]"))
 
 
+def test_a_payload_with_a_thousand_errors_gets_one_reason() -> None:
+    branches = [{"type": "object", "properties": {f"p{i}": {}}, "required": ["missing"]} for i in range(300)]
+    reason = parsed({"items": {"anyOf": branches}}).check_payload(b"[" + b"{}," * 10_000 + b"{}]")
+    assert str(reason).startswith("'[0]': the value is not valid under any")
+
+
 def entangled(bound: int) -> dict[str, Any]:
     """Branches of branches whose comparison has no end in sight."""
 
