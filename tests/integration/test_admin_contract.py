@@ -1,0 +1,49 @@
+"""Every method of the published contract, and of our own, is served on the admin port and nowhere else."""
+
+import grpc
+import pytest
+from broker_harness.admin_client import AdminClient
+from broker_harness.running_broker import RunningBroker
+
+from pydanube.protocol import danube_admin_pb2, pydanube_admin_pb2
+
+SERVICES = [
+    danube_admin_pb2.DESCRIPTOR.services_by_name[name]
+    for name in ("BrokerAdmin", "ClusterAdmin", "NamespaceAdmin", "TopicAdmin")
+] + [pydanube_admin_pb2.DESCRIPTOR.services_by_name["Admin"]]
+
+
+async def _text(client: AdminClient, method: str) -> str:
+    """What is said to a call without arguments; empty if it succeeds."""
+    try:
+        await client.call(method)
+    except grpc.aio.AioRpcError as error:
+        return error.details() or ""
+    return ""
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
+async def test_every_method_is_served_on_the_admin_port_only(broker: RunningBroker, service: object) -> None:
+    names = [method.name for method in service.methods]  # type: ignore[attr-defined]
+    async with AdminClient(broker.admin_address) as admin, AdminClient(broker.address) as wrong:
+        for name in names:
+            text = await _text(admin, name)
+            assert "unknown method" not in text
+            assert "internal error" not in text
+            assert not text or text.endswith(")"), f"{name} refuses without a code: {text}"
+            assert "unknown method" in await _text(wrong, name)
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
+async def test_garbage_is_answered_as_such(broker: RunningBroker, service: object) -> None:
+    async with grpc.aio.insecure_channel(broker.admin_address) as channel:
+        for method in service.methods:  # type: ignore[attr-defined]
+            if not method.input_type.fields:
+                continue
+            path = f"/{method.containing_service.full_name}/{method.name}"
+            try:
+                await channel.unary_unary(path)(b"\xff\xff\xff")
+            except grpc.aio.AioRpcError as error:
+                assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED), path
+            else:
+                raise AssertionError(f"{path} took garbage")
