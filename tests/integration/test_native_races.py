@@ -24,6 +24,7 @@ from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, message_count
 from pydanube.protocol.native.bodies import decode_items, encode_credit
 from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame
+from pydanube.schemas.registry import SchemaRegistry
 from pydanube.server.process import SystemClock, SystemDice
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
@@ -86,16 +87,13 @@ async def broker() -> AsyncIterator[Broker]:
     store = MemoryStore(clock)
     journal = await Journal.open(Path("/data/journal"), metadata=store, clock=clock, disk=MemoryDisk())
 
-    async def no_subject(_: str) -> bool:
-        return False
-
     broker = Broker(
         settings=BrokerSettings(),
         store=store,
         journal=journal,
         clock=clock,
         dice=SystemDice(),
-        subject_exists=no_subject,
+        registry=SchemaRegistry(store, clock),
     )
     await broker.start()
     yield broker
@@ -129,7 +127,12 @@ async def test_what_a_seek_takes_back_before_it_left_costs_no_credit(broker: Bro
     connection.data_received(encode_frame(frames.CREDIT, 2, 0, encode_credit(3, 3 * len(row))))
     safe = asyncio.Event()
     for n in range(3):
-        broker.publish_entry(producer, 0, 0, row, lambda _, n=n: safe.set() if n == 2 else None)  # type: ignore[misc]
+        is_last = n == 2
+        broker.publish_entry(
+            *(producer, 0, 0, row),
+            lambda offset, count: None,
+            lambda error, is_last=is_last: safe.set() if is_last else None,  # type: ignore[misc]
+        )
     await safe.wait()
     broker.agenda.run()  # three messages wait for the write at the end of this tick
     subscription = producer.topic.subscriptions["s"]

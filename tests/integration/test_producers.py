@@ -3,6 +3,7 @@
 import asyncio
 
 from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.schema_wire import register
 from broker_harness.wire_client import Status, WireClient, refused
 
 from pydanube.protocol import danube_pb2 as pb
@@ -38,6 +39,7 @@ async def test_the_other_dispatch_strategy_is_a_failed_precondition(client: Wire
 
 
 async def test_the_strategy_is_checked_before_the_subject(client: WireClient) -> None:
+    await register(client, "orders")
     await client.create_producer("/default/t", **_schema("orders"))
     with refused(Status.FAILED_PRECONDITION, "reliable"):
         await client.create_producer("/default/t", reliable=False, **_schema("other"))
@@ -46,13 +48,15 @@ async def test_the_strategy_is_checked_before_the_subject(client: WireClient) ->
 async def test_a_new_topic_is_bound_to_the_subject_of_its_first_producer(
     broker: RunningBroker, client: WireClient
 ) -> None:
+    await register(client, "orders")
+    await register(client, "payments")
     await client.create_producer("/default/t", **_schema("orders"))
     await client.create_producer("/default/t", "second", **_schema("orders"))
     await client.create_producer("/default/t", "without")
     with refused(Status.FAILED_PRECONDITION, "orders"):
         await client.create_producer("/default/t", "third", **_schema("payments"))
     await broker.restart()
-    with refused(Status.FAILED_PRECONDITION, "cannot use"):
+    with refused(Status.FAILED_PRECONDITION, "orders"):
         await broker.client().create_producer("/default/t", "third", **_schema("payments"))
 
 
@@ -60,6 +64,13 @@ async def test_a_subject_nobody_registered_cannot_be_bound_later(client: WireCli
     await client.create_producer("/default/t")
     with refused(Status.FAILED_PRECONDITION, "not found"):
         await client.create_producer("/default/t", "with subject", **_schema("orders"))
+
+
+async def test_a_subject_nobody_registered_makes_no_topic(broker: RunningBroker, client: WireClient) -> None:
+    with refused(Status.FAILED_PRECONDITION, "not found"):
+        await client.create_producer("/default/t", **_schema("orders"))
+    with refused(Status.NOT_FOUND):
+        await client.subscribe("/default/t")
 
 
 async def test_an_empty_subject_binds_nothing(client: WireClient) -> None:

@@ -5,7 +5,7 @@ acknowledging and receiving are plain calls that never wait.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -14,35 +14,44 @@ from pydanube.broker.agenda import Agenda
 from pydanube.broker.batches import row_bytes_max
 from pydanube.broker.directory import TopicDirectory
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts, StoredTopic
+from pydanube.broker.held_publishes import Entry, HeldEntry, HeldRow
 from pydanube.broker.live_topic import LiveTopic
 from pydanube.broker.reader import Reader
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.schema_control import SchemaControl
 from pydanube.broker.seeking import move_subscription
-from pydanube.broker.sessions import Consumer, Outlet, Producer, ProducerSession, RecentIds, Session
+from pydanube.broker.sessions import (
+    Consumer,
+    Outlet,
+    Producer,
+    ProducerSession,
+    RecentIds,
+    Session,
+    fenced,
+)
 from pydanube.broker.settings import BrokerSettings
-from pydanube.broker.subscription import Subscription
+from pydanube.broker.subscription import Subscription, check_key_filters, subscription_type
 from pydanube.broker.topic import PublishDone, Topic
 from pydanube.broker.topic_maker import TopicMaker
 from pydanube.broker.unbroken import unbroken
 from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
-from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName, check_name
+from pydanube.kernel.names import TopicName, check_name
 from pydanube.kernel.policies import DispatchStrategy, SubscriptionType
 from pydanube.kernel.positions import CURSOR, Position
 from pydanube.log.journal import Journal
 from pydanube.metadata.store import MetadataStore
 from pydanube.protocol.messages import OFFSET_SUFFIX_BYTES_MAX, AckScan, PublishScan, scan_publish
 from pydanube.protocol.native.checking import check_batch
+from pydanube.protocol.native.named_schemas import NamedPayloads, named_by_batch, named_by_row
 from pydanube.protocol.native.timing import timing
+from pydanube.schemas.registry import SchemaRegistry
 
 log = structlog.get_logger("pydanube.broker")
 
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024 - 8 * 1024 - OFFSET_SUFFIX_BYTES_MAX
 """Largest StreamMessage taken. Clients decode at most 4 MiB: one larger message would stop them for
 good, so an offset, and the attributes of a dead-letter copy, must still fit."""
-
-KEY_FILTERS_MAX = 256
-"""Key filters one consumer may have."""
 
 CLOSED_SESSION_MS = 60_000
 IDEMPOTENT_MS = 7 * 24 * 60 * 60 * 1_000
@@ -61,10 +70,11 @@ class Broker:
         journal: Journal,
         clock: Clock,
         dice: Dice,
-        subject_exists: Callable[[str], Awaitable[bool]],
+        registry: SchemaRegistry,
     ) -> None:
         self.settings = settings
         self.topics = TopicDirectory()
+        self.schemas = SchemaControl(self.topics, store, registry)
         self.agenda = Agenda()
         self.ticks = 0
         self._store = store
@@ -79,7 +89,7 @@ class Broker:
             agenda=self.agenda,
             clock=clock,
             dice=dice,
-            subject_exists=subject_exists,
+            schemas=self.schemas,
         )
         self._producers: dict[int, Producer] = {}
         self._consumers: dict[int, Consumer] = {}
@@ -107,6 +117,9 @@ class Broker:
             for consumer in topic.consumers():
                 consumer.subscription.close_session(consumer, now, goodbye)
         self.agenda.run()
+        for topic in self.topics:
+            if topic.judge is not None:
+                await topic.judge.close()
 
     # ── producers ───────────────────────────────────────────────────────────────────────────────
 
@@ -155,7 +168,11 @@ class Broker:
             raise Rejected(
                 f"producer {producer_name!r} of topic {name} cannot be idempotent: a non-reliable topic remembers nothing"
             )
-        topic = self.topics.get(name) or await self.maker.create(name, DispatchStrategy(dispatch), subject)
+        topic = self.topics.get(name)
+        if topic is None:
+            if subject:
+                await self.schemas.check_registered(subject)
+            topic = await self.maker.create(name, DispatchStrategy(dispatch), subject)
         if topic.dispatch != dispatch:
             raise Conflict(
                 f"topic {name} is {topic.dispatch.name.lower()}: create the producer with that dispatch strategy",
@@ -164,7 +181,7 @@ class Broker:
         async with topic.changing:
             topic.check_exists()
             if subject:
-                await self.maker.bind_subject(topic, subject)
+                await self.schemas.adopt(topic, subject)
             now = self._clock.monotonic_ms()
             known = topic.producers.get(producer_name)
             if known is not None:
@@ -173,7 +190,7 @@ class Broker:
                     return ProducerSession(known, 0, 0)
                 return await self._begin_session(known, epoch)
             if epoch is not None:
-                raise _fenced(f"producer {producer_name!r} of topic {name} is not known any more")
+                raise fenced(f"producer {producer_name!r} of topic {name} is not known any more")
             topic.check_new_producer(exclusive=exclusive, now_ms=now)
             record = ProducerFacts(
                 id=self._new_id(), name=producer_name, exclusive=exclusive, epoch=1 if idempotent else 0
@@ -193,11 +210,18 @@ class Broker:
         topic = producer.topic
         if scan.topic_name != topic.wire_name:
             raise _foreign_topic(producer, scan.topic_name)
-        now = self._clock.now_ms()
         try:
             _check_row_size(len(body))
+            now = self._clock.now_ms()
             topic.admit(scan.payload_bytes, 1, now)
             is_timed = scan.is_timed and any(timing(body))
+            judge = topic.active_judge
+            if judge is not None:
+                named = named_by_row(scan, body, with_payloads=judge.wants_payloads)
+                if not judge.admits(producer.id, named):
+                    entry = Entry(producer, 0, 0, body, 1, scan.payload_bytes, is_timed)
+                    judge.hold(HeldRow(entry, named, self._clock, done))
+                    return topic
             topic.publish(body, 1, producer, 0, is_timed, now, done)
         except DanubeError as error:
             topic.refused[error.status.name] += 1
@@ -205,45 +229,57 @@ class Broker:
         producer.sent += 1
         return topic
 
-    def publish_entry(
-        self, producer: Producer, epoch: int, sequence: int, body: bytes, done: PublishDone
-    ) -> tuple[int, int]:
-        """Take one entry body, a row or a batch; returns its first offset and how many messages it holds.
+    def publish_entry(  # noqa: PLR0917
+        self,
+        producer: Producer,
+        epoch: int,
+        sequence: int,
+        body: bytes,
+        taken: Callable[[int, int], None],
+        done: PublishDone,
+    ) -> None:
+        """Take one entry body, a row or a batch, or raise why not.
 
-        `epoch` is that of the producer's session, `sequence` that of the first message if it is idempotent.
+        `taken` is told its first offset and how many messages it holds, at once or after its schema was loaded; then
+        `done` is called as for `publish`, or instead of it if the schema forbids it. `epoch` is that of the producer's
+        session, `sequence` that of the first message if it is idempotent.
         """
         topic = producer.topic
-        now = self._clock.now_ms()
         try:
-            if epoch and epoch != producer.epoch:
-                raise _fenced(f"producer {producer.name!r} of topic {topic.text} has a newer session")
-            if (sequence == 0) != (epoch == 0):
-                raise Rejected(
-                    f"sequence {sequence} from a producer that is {'not ' if epoch == 0 else ''}idempotent: such a "
-                    "one counts its messages from 1, others say 0"
-                )
+            producer.check_session(epoch, sequence)
+            judge = topic.active_judge
+            named: NamedPayloads | None = None
             if body[0] == 0:
                 batch = check_batch(body)
-                self._check_sender(producer, batch.head.producer_id)
+                producer.check_sender(batch.head.producer_id)
                 _check_row_size(row_bytes_max(batch, topic.wire_name))
                 count, payload_bytes, is_timed = batch.count, batch.payload_bytes, batch.is_timed
                 if payload_bytes > topic.policies.max_message_size > 0:
                     payload_bytes = batch.payload_bytes_max
+                if judge is not None:
+                    named = named_by_batch(batch, body, with_payloads=judge.wants_payloads)
             else:
                 scan = scan_publish(body)
-                self._check_sender(producer, scan.producer_id)
+                producer.check_sender(scan.producer_id)
                 if scan.topic_name != topic.wire_name:
                     raise _foreign_topic(producer, scan.topic_name)
                 _check_row_size(len(body))
                 count, payload_bytes = 1, scan.payload_bytes
                 is_timed = scan.is_timed and any(timing(body))
+                if judge is not None:
+                    named = named_by_row(scan, body, with_payloads=judge.wants_payloads)
+            now = self._clock.now_ms()
             topic.admit(payload_bytes, count, now)
+            if judge is not None and named is not None and not judge.admits(producer.id, named):
+                entry = Entry(producer, epoch, sequence, body, count, payload_bytes, is_timed)
+                judge.hold(HeldEntry(entry, named, self._clock, taken, done))
+                return
             offset = topic.publish(body, count, producer, sequence, is_timed, now, done)
         except DanubeError as error:
             topic.refused[error.status.name] += 1
             raise
         producer.sent += count
-        return offset, count
+        taken(offset, count)
 
     def producer_left(self, producer: Producer) -> None:
         """A client said that it will not publish any more."""
@@ -270,7 +306,7 @@ class Broker:
         topic = self._topic(TopicName.parse(topic_name))
         check_name(subscription_name, what="subscription name")
         check_name(consumer_name, what="consumer name")
-        _check_key_filters(key_filters)
+        check_key_filters(key_filters)
         async with topic.changing:
             topic.check_exists()
             now = self._clock.monotonic_ms()
@@ -284,11 +320,11 @@ class Broker:
                 topic.check_new_subscription()
             topic.check_new_consumer(subscription, now)
             if subscription is None:
-                subscription_type = _subscription_type(kind)
+                kind_of_subscription = subscription_type(kind)
                 settings = await facts.load_subscription_settings(self._store, topic.name, subscription_name)
                 next_offset = None if start == CURSOR else await topic.find(start)
                 subscription = topic.new_subscription(
-                    subscription_name, subscription_type, settings, next_offset
+                    subscription_name, kind_of_subscription, settings, next_offset
                 )
             elif subscription.kind is SubscriptionType.EXCLUSIVE:
                 for gone in list(subscription.consumers.values()):
@@ -482,20 +518,12 @@ class Broker:
             key = facts.producer_key(producer.topic.name, producer.id)
             await self._store.put(key, facts.encode(producer.facts))
         elif epoch == 0 or epoch != producer.epoch:
-            raise _fenced(
+            raise fenced(
                 f"producer {producer.name!r} of topic {producer.topic.text} has a newer session than {epoch}"
             )
         # What the session before appended must be safe: its messages would not be sent again.
         await producer.topic.settle()
         return ProducerSession(producer, producer.epoch, producer.topic.last_sequence(producer.id))
-
-    def _check_sender(self, producer: Producer, named: int) -> None:
-        if named != producer.id:
-            raise Rejected(
-                f"the message names producer {named}, the channel belongs to producer {producer.id} of topic "
-                f"{producer.topic.text}",
-                ErrorCode.PRODUCER_UNKNOWN,
-            )
 
     def _addressed(self, scan: AckScan) -> Subscription:
         if not scan.has_msg_id:
@@ -556,10 +584,6 @@ class Broker:
         await self._store.put(key, facts.encode(subscription.facts))
 
 
-def _fenced(what: str) -> Conflict:
-    return Conflict(f"{what}: this one may not publish any more", ErrorCode.PRODUCER_FENCED)
-
-
 def _foreign_topic(producer: Producer, named: bytes) -> Rejected:
     return Rejected(
         f"producer {producer.id} belongs to topic {producer.topic.text}, the message names {named!r}",
@@ -573,20 +597,3 @@ def _check_row_size(size: int) -> None:
             f"message of {size} bytes exceeds the {MESSAGE_BYTES_MAX} bytes every client can receive",
             ErrorCode.MESSAGE_TOO_LARGE,
         )
-
-
-def _check_key_filters(key_filters: Sequence[str]) -> None:
-    """Any pattern will do, but every new routing key is compared with all of them."""
-    if len(key_filters) > KEY_FILTERS_MAX:
-        raise Rejected(f"{len(key_filters)} key filters given, {KEY_FILTERS_MAX} at most")
-    if any(len(pattern) > NAME_CHARACTERS_MAX for pattern in key_filters):
-        raise Rejected(f"a key filter is longer than {NAME_CHARACTERS_MAX} characters")
-
-
-def _subscription_type(kind: int) -> SubscriptionType:
-    try:
-        return SubscriptionType(kind)
-    except ValueError:
-        raise Rejected(
-            f"unknown subscription type {kind}: 0 exclusive, 1 shared, 2 failover, 3 key-shared"
-        ) from None

@@ -13,6 +13,7 @@ import msgspec
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import DispatchStrategy, FailurePolicy, Policies, SubscriptionType
 from pydanube.metadata.store import TRANSACTION_OPERATIONS_MAX, Delete, Entry, MetadataStore, Write
+from pydanube.schemas.topic_schemas import TopicSchema
 
 TOPICS = "/topics"
 NAMESPACES = "/namespaces"
@@ -23,16 +24,11 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What never changes of a topic, and the schema subject its first producer bound."""
+    """What never changes of a topic."""
 
     id: int
     dispatch: DispatchStrategy
     created_ms: int
-    subject: str | None = None
-
-
-def with_subject(topic: TopicFacts, subject: str) -> TopicFacts:
-    return msgspec.structs.replace(topic, subject=subject)
 
 
 class ProducerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +139,7 @@ class StoredTopic(msgspec.Struct):
     name: TopicName
     facts: TopicFacts | None = None
     policies: Policies | None = None
+    schema: TopicSchema = TopicSchema()
     producers: list[ProducerFacts] = msgspec.field(default_factory=list)
     subscriptions: dict[str, StoredSubscription] = msgspec.field(default_factory=dict)
 
@@ -188,6 +185,8 @@ async def load_topics(store: MetadataStore) -> list[StoredTopic]:
                 stored.facts = decode(entry, TopicFacts)
             case ["policy"]:
                 stored.policies = decode(entry, Policies)
+            case ["schema_config"]:
+                stored.schema = decode(entry, TopicSchema)
             case ["producers", _]:
                 stored.producers.append(decode(entry, ProducerFacts))
             case ["subscriptions", subscription, *field]:

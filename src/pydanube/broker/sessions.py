@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mypy_extensions import mypyc_attr
 
 from pydanube.broker.facts import ConsumerFacts, ProducerFacts
-from pydanube.kernel.errors import DanubeError
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
 
 if TYPE_CHECKING:
     from pydanube.broker.subscription import Subscription
@@ -96,6 +96,24 @@ class Producer:
 
     def is_live(self, now_ms: int) -> bool:
         return self.idle_ms(now_ms) < PRODUCER_GRACE_MS
+
+    def check_sender(self, named: int) -> None:
+        """Refuse a message that names another producer."""
+        if named != self.id:
+            raise Rejected(
+                f"the message names producer {named}, the channel belongs to producer {self.id} of topic {self.topic.text}",
+                ErrorCode.PRODUCER_UNKNOWN,
+            )
+
+    def check_session(self, epoch: int, sequence: int) -> None:
+        """Refuse what comes from a session before the present one, or counts as its kind of producer does not."""
+        if epoch and epoch != self.epoch:
+            raise fenced(f"producer {self.name!r} of topic {self.topic.text} has a newer session")
+        if (sequence == 0) != (epoch == 0):
+            raise Rejected(
+                f"sequence {sequence} from a producer that is {'not ' if epoch == 0 else ''}idempotent: such a "
+                "one counts its messages from 1, others say 0"
+            )
 
     @property
     def facts(self) -> ProducerFacts:
@@ -185,3 +203,7 @@ class RecentIds:
 
     def contains(self, identifier: int, now_ms: int) -> bool:
         return self._until.get(identifier, -1) >= now_ms
+
+
+def fenced(what: str) -> Conflict:
+    return Conflict(f"{what}: this one may not publish any more", ErrorCode.PRODUCER_FENCED)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 
 from pydanube.broker.facts import ConsumerFacts, SubscriptionFacts
 from pydanube.broker.sessions import Consumer, Outlet, Session
-from pydanube.kernel.errors import DanubeError
-from pydanube.kernel.names import TopicName
+from pydanube.kernel.errors import DanubeError, Rejected
+from pydanube.kernel.names import NAME_CHARACTERS_MAX, TopicName
 from pydanube.kernel.policies import SubscriptionType
+
+KEY_FILTERS_MAX = 256
+"""Key filters one consumer may have."""
 
 
 class Subscription(ABC):
@@ -133,3 +136,20 @@ class Subscription(ABC):
 
     @abstractmethod
     def _detached(self, consumer: Consumer, now_ms: int) -> None: ...
+
+
+def check_key_filters(key_filters: Sequence[str]) -> None:
+    """Any pattern will do, but every new routing key is compared with all of them."""
+    if len(key_filters) > KEY_FILTERS_MAX:
+        raise Rejected(f"{len(key_filters)} key filters given, {KEY_FILTERS_MAX} at most")
+    if any(len(pattern) > NAME_CHARACTERS_MAX for pattern in key_filters):
+        raise Rejected(f"a key filter is longer than {NAME_CHARACTERS_MAX} characters")
+
+
+def subscription_type(kind: int) -> SubscriptionType:
+    try:
+        return SubscriptionType(kind)
+    except ValueError:
+        raise Rejected(
+            f"unknown subscription type {kind}: 0 exclusive, 1 shared, 2 failover, 3 key-shared"
+        ) from None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from pydanube.broker.facts import ProducerFacts, StoredSubscription, TopicFacts
+from pydanube.broker.schema_validation import SchemaJudge
 from pydanube.broker.sessions import Consumer, Producer
 from pydanube.broker.subscription import Subscription
 from pydanube.kernel.distribution import Distribution
@@ -15,6 +16,7 @@ from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, U
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import DispatchStrategy, Policies, SubscriptionType
 from pydanube.kernel.positions import Position
+from pydanube.schemas.topic_schemas import TopicSchema
 
 log = structlog.get_logger("pydanube.broker")
 
@@ -36,6 +38,12 @@ class Topic(ABC):
         """Read only: change them by `set_policies`."""
         self.has_own_policies = False
         """Whether they are its own, not its namespace's."""
+        self.schema = TopicSchema()
+        """Read only: `SchemaControl` changes it."""
+        self.judge: SchemaJudge | None = None
+        """Of the schemas of its messages."""
+        self.active_judge: SchemaJudge | None = None
+        """The same; None while it would take every message unseen."""
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.changing = asyncio.Lock()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
@@ -15,6 +15,7 @@ from pydanube.broker.directory import TopicDirectory
 from pydanube.broker.facts import StoredTopic, TopicFacts
 from pydanube.broker.live_topic import LiveTopic
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.schema_control import SchemaControl
 from pydanube.broker.settings import BrokerSettings
 from pydanube.broker.topic import Topic
 from pydanube.kernel.clock import Clock, Dice
@@ -43,7 +44,7 @@ class TopicMaker:
         agenda: Agenda,
         clock: Clock,
         dice: Dice,
-        subject_exists: Callable[[str], Awaitable[bool]],
+        schemas: SchemaControl,
     ) -> None:
         self.namespaces: dict[str, Policies] = {}
         self._topics = topics
@@ -52,7 +53,7 @@ class TopicMaker:
         self._journal = journal
         self._agenda = agenda
         self._clock = clock
-        self._subject_exists = subject_exists
+        self._schemas = schemas
         self._dead_letters = DeadLetters(self._for_dead_letters, clock, dice)
         self._changing: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
         """By the name without partition."""
@@ -98,12 +99,13 @@ class TopicMaker:
         with self._within_namespace(name):
             self._topics.check_new(name)
             topic_id = await self.new_id()
-            record = TopicFacts(
-                id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms(), subject=subject
-            )
+            record = TopicFacts(id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms())
+            stored = StoredTopic(name=name, facts=record)
             await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
-            policies = await facts.load_topic_policies(self._store, name)
-            topic = await self.open(StoredTopic(name=name, facts=record, policies=policies))
+            if subject is not None:
+                stored.schema = await self._schemas.note(name, subject)
+            stored.policies = await facts.load_topic_policies(self._store, name)
+            topic = await self.open(stored)
         log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
         return topic
 
@@ -149,26 +151,9 @@ class TopicMaker:
         else:
             topic = LiveTopic(stored, self._policies_of(stored), self._clock)
         topic.has_own_policies = stored.policies is not None
+        self._schemas.equip(topic, stored.schema)
         self._topics.add(topic)
         return topic
-
-    async def bind_subject(self, topic: Topic, subject: str) -> None:
-        """Bind the topic to a schema subject, once and for ever."""
-        bound = topic.facts.subject
-        if bound == subject:
-            return
-        if bound is not None:
-            raise Conflict(
-                f"topic {topic.text} is bound to schema subject {bound!r}: a producer cannot use {subject!r}",
-                ErrorCode.SUBJECT_CONFLICT,
-            )
-        if not await self._subject_exists(subject):
-            raise Rejected(
-                f"schema subject {subject!r} not found: register it first", ErrorCode.SUBJECT_UNKNOWN
-            )
-        record = facts.with_subject(topic.facts, subject)
-        await self._store.put(facts.topic_key(topic.name), facts.encode(record))
-        topic.facts = record
 
     def _policies_of(self, stored: StoredTopic) -> Policies:
         return stored.policies or self.namespaces.get(stored.name.namespace) or Policies()

@@ -77,6 +77,11 @@ class ErrorCode(Enum):
     SCHEMA_INVALID = (108, Status.INTERNAL, "the schema is of no known type or cannot be understood")
     CLUSTER_ONLY = (110, Status.UNIMPLEMENTED, "only a broker that is part of a cluster can do that")
     PAYLOAD_INVALID = (109, Status.PERMISSION_DENIED, "the payload does not fit the schema of the topic")
+    SCHEMA_MISMATCH = (
+        111,
+        Status.PERMISSION_DENIED,
+        "the message names no schema, or not one of the topic's subject",
+    )
 
     # 2xx: what the request names
     TOPIC_UNKNOWN = (200, Status.NOT_FOUND, "no such topic")

@@ -117,6 +117,12 @@ class TopicSchemas:
                 return config
         raise _contended(topic)
 
+    async def note(self, topic: TopicName, subject: str) -> TopicSchema:
+        """Bind a new topic to a subject that may be registered later."""
+        config = TopicSchema(subject=subject)
+        await self._metadata.put(_key(topic), msgspec.json.encode(config))
+        return config
+
     async def forget(self, topic: TopicName) -> None:
         """The topic is deleted: a later one of its name begins anew."""
         await self._metadata.delete(_key(topic))

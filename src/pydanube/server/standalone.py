@@ -26,7 +26,6 @@ from pydanube.log.settings import JournalSettings
 from pydanube.metadata import MemoryStore, MetadataStore, SqliteStore
 from pydanube.protocol.http2 import Http2Limits
 from pydanube.schemas.registry import SchemaRegistry
-from pydanube.schemas.topic_schemas import TopicSchemas
 from pydanube.server.broker_metrics import BrokerMetrics
 from pydanube.server.config import ServerConfig, Settings
 from pydanube.server.exporter import Exporter
@@ -111,13 +110,15 @@ class Standalone:
         )
         self._closing.push_async_callback(journal.close)
 
+        registry = SchemaRegistry(store, self._clock)
+        self._closing.push_async_callback(_ended, asyncio.create_task(registry.loaded.follow()))
         broker = Broker(
             settings=_broker_settings(settings),
             store=store,
             journal=journal,
             clock=self._clock,
             dice=self._dice,
-            subject_exists=_no_registry,
+            registry=registry,
         )
         self._closing.push_async_callback(_close_topics, broker)
         await broker.start()
@@ -135,13 +136,11 @@ class Standalone:
             spool=config.spool,
         )
         registration = _registration(config, identity)
-        registry = SchemaRegistry(store, self._clock)
         services = AdminPlane.of(
             Administration.of(broker, store, self._clock),
             storage,
             registration=registration,
-            registry=registry,
-            topic_schemas=TopicSchemas(store, registry),
+            schemas=broker.schemas,
             clock=self._clock,
         )
         await self._open_admin_door(services, registration)
@@ -285,9 +284,10 @@ def _registration(config: ServerConfig, identity: int) -> Registration:
     )
 
 
-async def _no_registry(subject: str) -> bool:
-    """This release has no schema registry: no subject is registered."""
-    return False
+async def _ended(task: "asyncio.Task[None]") -> None:
+    """End a task that goes on for ever."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _open_durable_store(config: ServerConfig, dice: Dice) -> DurableStore:

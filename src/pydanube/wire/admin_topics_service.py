@@ -11,7 +11,6 @@ from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import BackoffStrategy, DispatchStrategy, FailurePolicy, PoisonPolicy
 from pydanube.protocol import danube_admin_pb2 as pb
 from pydanube.schemas.registry import RegisteredSchema, SchemaRegistry
-from pydanube.schemas.topic_schemas import TopicSchemas
 from pydanube.wire.admin_brokers_service import Registration, cluster_only
 from pydanube.wire.admin_calls import Method, methods, refused_as_not_found
 from pydanube.wire.calls import parse
@@ -36,13 +35,11 @@ class AdminTopicsService:
         administration: Administration,
         registration: Registration,
         registry: SchemaRegistry,
-        topic_schemas: TopicSchemas,
     ) -> None:
         self._topics = administration.topics
         self._subscriptions = administration.subscriptions
         self._broker_id = str(registration.broker_id)
         self._registry = registry
-        self._topic_schemas = topic_schemas
 
     def methods(self) -> dict[str, Method]:
         return methods(
@@ -115,7 +112,7 @@ class AdminTopicsService:
             broker_id=self._broker_id,
             delivery=_DELIVERY[topic.dispatch],
         )
-        subject = (await self._topic_schemas.get(topic.name)).subject or topic.facts.subject
+        subject = topic.schema.subject
         if subject:
             answer.schema_subject = subject
             schema = await self._latest(subject)

@@ -42,15 +42,11 @@ class ProducerChannel:
         reply = PublishReply(self, frame.request, len(frame.body))
         connection.publish_taken(reply.size)
         try:
-            reply.offset, reply.count = connection.broker.publish_entry(
-                self.producer, self.epoch, frame.sequence, frame.body, reply
+            connection.broker.publish_entry(
+                self.producer, self.epoch, frame.sequence, frame.body, reply.taken, reply
             )
         except DanubeError as error:
             reply(error)
-        else:
-            reply.is_taken = True
-            if reply.is_done:  # a non-reliable topic answers at once, before the count is known
-                self.answer(reply)
 
     def answer(self, reply: "PublishReply") -> None:
         """The publish is as safe as its topic promises."""
@@ -97,6 +93,14 @@ class PublishReply:
         self.is_taken = False
         self.is_done = False
         self._arrived_ns = monotonic_ns()
+
+    def taken(self, offset: int, count: int) -> None:
+        """The publish has these offsets; it is not safe yet, as a rule."""
+        self.offset = offset
+        self.count = count
+        self.is_taken = True
+        if self.is_done:  # a non-reliable topic answers at once, before the count is known
+            self.channel.answer(self)
 
     def __call__(self, error: DanubeError | None) -> None:
         channel = self.channel

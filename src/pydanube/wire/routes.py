@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from pydanube.broker.administration import Administration
 from pydanube.broker.broker import Broker
+from pydanube.broker.schema_control import SchemaControl
 from pydanube.broker.storage_control import StorageControl
 from pydanube.kernel.clock import Clock
-from pydanube.schemas.registry import SchemaRegistry
-from pydanube.schemas.topic_schemas import TopicSchemas
 from pydanube.wire.admin_brokers_service import AdminBrokersService, Registration
 from pydanube.wire.admin_cluster_service import AdminClusterService
 from pydanube.wire.admin_namespaces_service import AdminNamespacesService
@@ -18,6 +17,7 @@ from pydanube.wire.grpc_connection import Handler, asynchronous
 from pydanube.wire.health_service import HealthService
 from pydanube.wire.producer_service import ProducerService
 from pydanube.wire.pydanube_admin_service import PydanubeAdminService
+from pydanube.wire.schema_registry_service import SchemaRegistryService
 from pydanube.wire.storage_admin_service import StorageAdminService
 from pydanube.wire.storage_service import StorageService
 
@@ -31,6 +31,7 @@ class DataPlane:
     discovery: DiscoveryService
     health: HealthService
     storage: StorageService
+    schemas: SchemaRegistryService
 
     @classmethod
     def of(cls, broker: Broker, advertised: Advertised, storage: StorageControl) -> "DataPlane":
@@ -40,6 +41,7 @@ class DataPlane:
             DiscoveryService(broker, advertised),
             HealthService(broker),
             StorageService(storage),
+            SchemaRegistryService(broker.schemas),
         )
 
     def routes(self) -> dict[str, Handler]:
@@ -54,7 +56,7 @@ class DataPlane:
             "/danube.Discovery/TopicPartitions": self.discovery.topic_partitions,
             "/danube.HealthCheck/HealthCheck": self.health.health_check,
             "/danube.StorageService/ListSegmentDescriptors": self.storage.list_segment_descriptors,
-        }
+        } | {path: asynchronous(answer) for path, answer in self.schemas.methods().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class AdminPlane:
     topics: AdminTopicsService
     own: PydanubeAdminService
     storage: StorageAdminService
+    schemas: SchemaRegistryService
 
     @classmethod
     def of(
@@ -75,21 +78,29 @@ class AdminPlane:
         storage: StorageControl,
         *,
         registration: Registration,
-        registry: SchemaRegistry,
-        topic_schemas: TopicSchemas,
+        schemas: SchemaControl,
         clock: Clock,
     ) -> "AdminPlane":
         return cls(
             AdminBrokersService(administration, registration),
             AdminClusterService(administration, registration),
             AdminNamespacesService(administration),
-            AdminTopicsService(administration, registration, registry, topic_schemas),
+            AdminTopicsService(administration, registration, schemas.registry),
             PydanubeAdminService(administration, clock),
             StorageAdminService(storage),
+            SchemaRegistryService(schemas),
         )
 
     def routes(self) -> dict[str, Handler]:
-        services = (self.brokers, self.cluster, self.namespaces, self.topics, self.own, self.storage)
+        services = (
+            self.brokers,
+            self.cluster,
+            self.namespaces,
+            self.topics,
+            self.own,
+            self.storage,
+            self.schemas,
+        )
         return {
             path: asynchronous(answer) for service in services for path, answer in service.methods().items()
         }

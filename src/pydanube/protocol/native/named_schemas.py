@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pydanube.protocol.messages import PublishScan
 from pydanube.protocol.native.batch import SCHEMA_ID, SCHEMA_VERSION
@@ -66,6 +67,4 @@ def _payloads(batch: CheckedBatch, body: bytes) -> list[bytes]:
     column = binary_column(body, batch.layout.arrow_at, batch.count)
     offsets = struct.unpack_from(f"<{batch.count + 1}i", body, column.offsets_at)
     data_at = column.data_at
-    return [
-        body[data_at + start : data_at + end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)
-    ]
+    return [body[data_at + start : data_at + end] for start, end in pairwise(offsets)]
