@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Protocol
 
 from pydanube.schemas.format import Incompatibility
 from pydanube.schemas.json_facts import Facts
 from pydanube.schemas.json_objects import object_problems
+from pydanube.schemas.json_proof import Proof, below, narrowed
 from pydanube.schemas.json_types import (
     ARRAY,
     EVERY_TYPE,
@@ -21,16 +20,6 @@ from pydanube.schemas.json_types import (
 )
 
 Problems = Iterator[Incompatibility]
-
-
-class Proof(Protocol):
-    """The comparison these rules are part of."""
-
-    def problems(self, facts: Facts, node: Node) -> list[Incompatibility]: ...
-
-    def holds(self, facts: Facts, node: Node) -> bool: ...
-
-    def same(self, one: Node, other: Node, /) -> bool: ...
 
 
 def keyword_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
@@ -63,9 +52,9 @@ def _type_problems(facts: Facts, node: Node) -> Problems:
 
 def _number_problems(facts: Facts, node: Node) -> Problems:
     if node.lower and not (facts.lower and _at_least(facts.lower, node.lower)):
-        yield _narrowed("minimum", _spelled(facts.lower), _spelled(node.lower))
+        yield narrowed("minimum", _spelled(facts.lower), _spelled(node.lower))
     if node.upper and not (facts.upper and _at_most(facts.upper, node.upper)):
-        yield _narrowed("maximum", _spelled(facts.upper), _spelled(node.upper))
+        yield narrowed("maximum", _spelled(facts.upper), _spelled(node.upper))
     step = node.multiple_of
     if step is not None:
         steps = [known.multiple_of for known in facts.atoms if known.multiple_of is not None]
@@ -75,7 +64,7 @@ def _number_problems(facts: Facts, node: Node) -> Problems:
         if step not in steps and not any(
             one.denominator == 1 == step.denominator and one % step == 0 for one in steps
         ):
-            yield _narrowed("multipleOf", str(float(min(steps))) if steps else "none", str(float(step)))
+            yield narrowed("multipleOf", str(float(min(steps))) if steps else "none", str(float(step)))
 
 
 def _string_problems(facts: Facts, node: Node) -> Problems:
@@ -92,9 +81,9 @@ def _string_problems(facts: Facts, node: Node) -> Problems:
 def _array_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
     least = facts.least("items_min")
     if node.items_min > least:
-        yield _narrowed("minItems", str(least), str(node.items_min))
+        yield narrowed("minItems", str(least), str(node.items_min))
     if node.items_max is not None and facts.items_end > node.items_max:
-        yield _narrowed("maxItems", _limit(facts.items_end), str(node.items_max))
+        yield narrowed("maxItems", _limit(facts.items_end), str(node.items_max))
     if node.unique and facts.items_end > 1 and not any(known.unique for known in facts.atoms):
         yield Incompatibility("", "unique_items", "the reader wants unique items, the writer may repeat one")
     beyond = max(facts.prefix_length, len(node.prefix))
@@ -138,21 +127,10 @@ def _contains_problems(proof: Proof, facts: Facts, node: Node, beyond: int) -> P
 def _range_problems(facts: Facts, node: Node, least: str, most: str, keyword: str) -> Problems:
     known_least, wanted_least = facts.least(least), getattr(node, least)
     if wanted_least > known_least:
-        yield _narrowed(f"min{keyword}", str(known_least), str(wanted_least))
+        yield narrowed(f"min{keyword}", str(known_least), str(wanted_least))
     known_most, wanted_most = facts.most(most), getattr(node, most)
     if wanted_most is not None and (known_most is None or known_most > wanted_most):
-        yield _narrowed(f"max{keyword}", "none" if known_most is None else str(known_most), str(wanted_most))
-
-
-def below(place: str, problems: list[Incompatibility]) -> Problems:
-    """Problems found below, with the step that leads there."""
-    for problem in problems:
-        yield replace(problem, path=place + problem.path)
-
-
-def _narrowed(keyword: str, known: str, wanted: str) -> Incompatibility:
-    text = f"the reader's {keyword} is {wanted}, the writer's {known}: do not narrow it"
-    return Incompatibility("", "range_narrowed", text)
+        yield narrowed(f"max{keyword}", "none" if known_most is None else str(known_most), str(wanted_most))
 
 
 def _at_least(known: Bound, wanted: Bound) -> bool:

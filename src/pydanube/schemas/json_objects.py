@@ -4,21 +4,15 @@ A schema that says nothing of further properties is open: any property may be th
 not begin to describe a property the writer left open, and may not close what was open.
 """
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Protocol
 
 from pydanube.schemas.format import Incompatibility
 from pydanube.schemas.json_facts import ONLY_TEXT, Facts
+from pydanube.schemas.json_proof import Proof, below, narrowed
 from pydanube.schemas.json_types import Node
 
 Problems = Iterator[Incompatibility]
-
-
-class Proof(Protocol):
-    """The comparison these rules are part of."""
-
-    def problems(self, facts: Facts, node: Node) -> list[Incompatibility]: ...
 
 
 def object_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
@@ -56,7 +50,7 @@ def _property_problems(proof: Proof, facts: Facts, node: Node, name: str) -> Pro
                 )
                 yield Incompatibility(_step(name), "property_added_to_open", text)
         elif not child.never:
-            yield from _below(_step(name), proof.problems(known, child))
+            yield from below(_step(name), proof.problems(known, child))
         elif known.types:
             text = f"the writer may write '{name}', the reader allows no such property: keep it or open the reader"
             yield Incompatibility(_step(name), "property_removed", text)
@@ -66,7 +60,7 @@ def _other_property_problems(proof: Proof, facts: Facts, node: Node) -> Problems
     """Properties that neither side names."""
     for pattern, child in node.patterns.items():
         known = Facts(_sure_at(facts, pattern))
-        yield from _below(f".<{pattern}>", proof.problems(known, child))
+        yield from below(f".<{pattern}>", proof.problems(known, child))
     if node.additional is not None:
         yield from _further_problems(proof, facts, node, node.additional)
 
@@ -97,7 +91,7 @@ def _further_problems(proof: Proof, facts: Facts, node: Node, further: Node) -> 
         cases = [[*sure, child] for child in own] + [[*sure, *rest]]
     for case in cases:
         if not further.never:
-            yield from _below(".*", proof.problems(Facts(case), further))
+            yield from below(".*", proof.problems(Facts(case), further))
         elif Facts(case).types:
             text = "the writer may write further properties, the reader allows none: leave the reader open"
             yield Incompatibility(".*", "properties_closed", text)
@@ -106,11 +100,10 @@ def _further_problems(proof: Proof, facts: Facts, node: Node, further: Node) -> 
 def _count_problems(facts: Facts, node: Node) -> Problems:
     least = max(facts.least("properties_min"), len(facts.required))
     if node.properties_min > least:
-        text = f"the reader's minProperties is {node.properties_min}, the writer's {least}: do not narrow it"
-        yield Incompatibility("", "range_narrowed", text)
+        yield narrowed("minProperties", str(least), str(node.properties_min))
     if node.properties_max is not None and facts.properties_end > node.properties_max:
-        text = f"the reader's maxProperties is {node.properties_max}, the writer may write more: do not narrow it"
-        yield Incompatibility("", "range_narrowed", text)
+        known = "none" if facts.properties_end == math.inf else str(facts.properties_end)
+        yield narrowed("maxProperties", known, str(node.properties_max))
 
 
 def _name_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
@@ -123,7 +116,7 @@ def _name_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
         if known.additional is None or not known.additional.never or known.patterns
     ]
     if len(open_to) == len(facts.atoms):
-        yield from _below(".<name>", proof.problems(Facts([ONLY_TEXT, *names]), node.names))
+        yield from below(".<name>", proof.problems(Facts([ONLY_TEXT, *names]), node.names))
         return
     for name in facts.names:
         if facts.at_property(name).types and not node.names.accepts(name):
@@ -170,11 +163,6 @@ ANYTHING = Node()
 
 def _required(name: str) -> Node:
     return Node(required=frozenset({name}))
-
-
-def _below(place: str, problems: list[Incompatibility]) -> Problems:
-    for problem in problems:
-        yield replace(problem, path=place + problem.path)
 
 
 def _step(name: str) -> str:
