@@ -91,6 +91,15 @@ CONTAINED: dict[str, tuple[Any, Any]] = {
         {"allOf": [INTEGER, {"minimum": 2}, {"maximum": 3}]},
     ),
     "anyOf of the writer": (NUMBER, {"anyOf": [INTEGER, {"enum": [1.5]}]}),
+    "two disjunctions of the writer": (
+        {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 3}, {"type": "integer", "minimum": 0}]},
+        {
+            "allOf": [
+                {"anyOf": [{"type": "string", "maxLength": 3}, INTEGER]},
+                {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]},
+            ]
+        },
+    ),
     "one more branch": ({"oneOf": [TEXT, INTEGER, {"type": "null"}]}, {"oneOf": [TEXT, INTEGER]}),
     "one more tag": (
         {"oneOf": [{**thing(kind={"const": tag}), "required": ["kind"]} for tag in ("a", "b", "c")]},
