@@ -6,10 +6,12 @@ from pydanube.broker.broker import Broker
 from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.live_subscription import LiveSubscription
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.schema_validation import SchemaJudge
 from pydanube.broker.topic import Topic
 from pydanube.history.tiering import Tiering
 from pydanube.kernel.policies import PoisonPolicy
 from pydanube.log.journal import Journal
+from pydanube.schemas.topic_schemas import ValidationPolicy
 from pydanube.server import metrics
 from pydanube.server.metrics import Sample
 from pydanube.wire.calls import CallCounts
@@ -118,6 +120,8 @@ def _of_topic(topic: Topic) -> Iterator[Sample]:
     for status, count in topic.refused.items():
         yield metrics.PRODUCER_SENDS, (topic.text, "error", status.title().replace("_", "")), count
     yield metrics.PRODUCER_SEND_LATENCY, labels, topic.send_latency_us
+    if topic.judge is not None:
+        yield from _of_judge(topic.judge, topic)
     if isinstance(topic, ReliableTopic):
         yield metrics.WAL_APPENDS, labels, topic.messages_in
         yield metrics.WAL_APPEND_BYTES, labels, topic.bytes_in
@@ -125,6 +129,16 @@ def _of_topic(topic: Topic) -> Iterator[Sample]:
         segments = topic.log.history.segments
         yield metrics.SEGMENTS, labels, len(segments)
         yield metrics.SEGMENT_BYTES, labels, sum(segment.size for segment in segments)
+
+
+def _of_judge(judge: SchemaJudge, topic: Topic) -> Iterator[Sample]:
+    for policy in (ValidationPolicy.WARN, ValidationPolicy.ENFORCE):
+        checked = judge.checked(policy, topic.messages_in)
+        if checked:
+            yield metrics.SCHEMA_VALIDATIONS, (topic.text, policy.value.title()), checked
+    for reason, count in judge.failures.items():
+        if count:
+            yield metrics.SCHEMA_FAILURES, (topic.text, reason.value), count
 
 
 def _of_durable(subscription: DurableSubscription, labels: tuple[str, str]) -> Iterator[Sample]:

@@ -99,6 +99,18 @@ DROPPED = Metric(
     "Messages of non-reliable topics no consumer could take",
     SUBSCRIPTION,
 )
+SCHEMA_VALIDATIONS = Metric(
+    "danube_schema_validation_total",
+    Kind.COUNTER,
+    "Messages judged by the schema policy of their topic",
+    ("topic", "policy"),
+)
+SCHEMA_FAILURES = Metric(
+    "danube_schema_validation_failures_total",
+    Kind.COUNTER,
+    "Messages that do not follow the schema of their topic, accepted or not",
+    ("topic", "reason"),
+)
 WAL_APPENDS = Metric("danube_wal_append_total", Kind.COUNTER, "Messages appended to the journal", TOPIC)
 WAL_APPEND_BYTES = Metric(
     "danube_wal_append_bytes_total", Kind.COUNTER, "Bytes appended to the journal", TOPIC
