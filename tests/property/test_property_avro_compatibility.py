@@ -141,7 +141,7 @@ def change_record(draw: st.DrawFn, record: Any, fields: list[Any], number: int) 
             kind = draw(st.sampled_from(PRIMITIVES))
             default = {"default": DEFAULTS[kind]} if draw(st.booleans()) else {}
             fields.append({"name": f"new{number}", "type": kind, **default})
-        case 1:
+        case 1 if fields:
             fields.pop()
         case 2 if fields:
             renamed = draw(st.sampled_from(fields))
