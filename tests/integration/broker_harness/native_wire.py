@@ -53,10 +53,10 @@ class NativeRefusal(Exception):
 
 
 @contextlib.contextmanager
-def refused_with(code: ErrorCode, text: str = "") -> Iterator[None]:
+def refused_with(code: ErrorCode, text: str = "") -> Iterator[pytest.ExceptionInfo[NativeRefusal]]:
     """What is inside must be refused with this code, and say this."""
     with pytest.raises(NativeRefusal) as caught:
-        yield
+        yield caught
     assert caught.value.code is code, caught.value
     assert text in caught.value.error.text
     assert caught.value.error.status == code.status
@@ -85,11 +85,14 @@ class NativeClient:
         return cls(*await asyncio.open_connection(host, int(port), ssl=tls, server_hostname=name))
 
     @classmethod
-    async def connect(cls, address: str, tls: ssl.SSLContext | None = None) -> "NativeClient":
+    async def connect(
+        cls, address: str, tls: ssl.SSLContext | None = None, token: str | None = None
+    ) -> "NativeClient":
         """Connect and shake hands."""
         client = await cls.dial(address, tls)
         client.write(frames.PREFACE)
-        answer = await client.request(frames.HELLO, pb.Hello(version_min=1, version_max=1, client="test"))
+        hello = pb.Hello(version_min=1, version_max=1, client="test", token=token)
+        answer = await client.request(frames.HELLO, hello)
         client.welcome = pb.Welcome.FromString(answer.body)
         return client
 
