@@ -52,7 +52,7 @@ def test_good_schemas_are_understood_here_and_elsewhere(schema: Any) -> None:
 
 BAD: list[tuple[Any, str]] = [
     (1, "a type is a name"),
-    ("strin", "unknown type 'strin'"),
+    ("letters", "unknown type 'letters'"),
     ({}, "lacks 'type'"),
     ({"type": "array"}, "lacks 'items'"),
     ({"type": "map"}, "lacks 'values'"),

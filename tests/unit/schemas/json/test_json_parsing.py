@@ -17,7 +17,7 @@ def parsed(schema: Any, **references: Any) -> JsonSchema:
 
 BAD: list[tuple[Any, str]] = [
     (1, "at '/'"),
-    ({"type": "strin"}, "at '/type'"),
+    ({"type": "letters"}, "at '/type'"),
     ({"properties": {"a": {"minimum": "x"}}}, "at '/properties/a/minimum'"),
     ({"$schema": "http://example.org/own"}, "use draft 4, 6, 7, 2019-09 or 2020-12"),
     ({"$ref": "#/nowhere"}, "points at nothing"),
