@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 import yaml
+from broker_harness.tokens import TRUSTED, root_token
 
 DANUBE = [sys.executable, "-c", "from pydanube.cli.main import main; main()"]
 SECONDS_MAX = 60
@@ -209,11 +210,11 @@ def test_an_encrypted_port_is_measured_like_any_other(tmp_path: Path) -> None:
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.crt")
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     tls = {"cert_file": f"{tmp_path}/server.crt", "key_file": f"{tmp_path}/server.key"}
-    with running_broker(tmp_path, auth={"mode": "tls", "tls": tls}) as (address, _):
+    with running_broker(tmp_path, auth={"mode": "tls", "tls": tls, **TRUSTED}) as (address, _):
         for protocol in PROTOCOLS:
             fields = bench_json(
                 *("publish", "--broker", f"danubes://{address}", "--ca", str(tmp_path / "ca.crt")),
-                *("--protocol", protocol, "--count", "20"),
+                *("--protocol", protocol, "--count", "20", "--token", root_token()),
             )
             assert fields["messages"] == 20
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 from broker_harness.running_broker import StartBroker
+from broker_harness.tokens import TRUSTED, root_token
 
 from pydanube.client.grpc import CallFailed, Client, Consumer, Producer, Retries
 
@@ -21,11 +22,12 @@ async def test_messages_travel_encrypted_to_those_who_trust_the_certificate(
         auth={
             "mode": "tls",
             "tls": {"cert_file": f"{tmp_path}/server.crt", "key_file": f"{tmp_path}/server.key"},
+            **TRUSTED,
         }
     )
     url = f"https://{broker.address}"
     async with (
-        Client(url, ca_certificate=authority.cert_pem.bytes()) as client,
+        Client(url, token=root_token(), ca_certificate=authority.cert_pem.bytes()) as client,
         Producer(client, "/default/tls", name="p", reliable=True) as producer,
     ):
         await producer.send(b"first")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import trustme
 from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.tokens import TRUSTED, root_token
 
 from pydanube.client import (
     TLS,
@@ -365,8 +366,9 @@ async def test_messages_travel_encrypted_to_those_who_trust_the_certificate(
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.crt")
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     files = {"cert_file": f"{tmp_path}/server.crt", "key_file": f"{tmp_path}/server.key"}
-    broker = await start_broker(auth={"mode": "tls", "tls": files})
-    async with connect(f"danubes://{broker.address}", tls=TLS(ca=tmp_path / "ca.crt")) as client:
+    broker = await start_broker(auth={"mode": "tls", "tls": files, **TRUSTED})
+    url, tls = f"danubes://{broker.address}", TLS(ca=tmp_path / "ca.crt")
+    async with connect(url, token=root_token(), tls=tls) as client:
         async with client.producer(TOPIC) as producer:
             await producer.send_many([b"secret"] * 1000)
         assert len(await read_all(client)) == 1000

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import grpc
 import pytest
 import trustme
 from broker_harness.native_wire import NativeClient, refused_with
 from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.tokens import TRUSTED, root_credentials, root_token
 
 from pydanube.kernel.errors import ErrorCode
 from pydanube.protocol import native_pb2 as pb
@@ -190,7 +190,7 @@ class Tls:
         certificate.private_key_pem.write_to_path(folder / "server.key")
         certificate.cert_chain_pems[0].write_to_path(folder / "server.crt")
         files = {"cert_file": f"{folder}/server.crt", "key_file": f"{folder}/server.key"}
-        self.auth = {"mode": "tls", "tls": files}
+        self.auth = {"mode": "tls", "tls": files, **TRUSTED}
 
     def context(self, *alpn: str) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
@@ -206,12 +206,12 @@ async def test_tls_with_alpn_and_without(
 ) -> None:
     tls = Tls(tmp_path)
     broker = await start_broker(auth=tls.auth)
-    client = await broker.native(tls.context(*alpn))
+    client = await broker.native(tls.context(*alpn), root_token())
     producer = await client.open_producer(TOPIC)
     consumer = await client.subscribe(TOPIC, start=pb.Position(kind=pb.Position.EARLIEST))
     await producer.send_batch("secret", "too")
     assert await consumer.payloads(2) == ["secret", "too"]
-    credentials = grpc.ssl_channel_credentials(tls.authority.cert_pem.bytes())
+    credentials = root_credentials(tls.authority.cert_pem.bytes())
     stream = await broker.client(credentials).consume(TOPIC, "over gRPC")
     await producer.send_rows("to both")
     assert await stream.payloads(1) == ["to both"]
@@ -220,7 +220,7 @@ async def test_tls_with_alpn_and_without(
 async def test_a_violation_under_tls_is_named_too(start_broker: StartBroker, tmp_path: Path) -> None:
     tls = Tls(tmp_path)
     broker = await start_broker(auth=tls.auth)
-    client = await broker.native(tls.context("danube/1"))
+    client = await broker.native(tls.context("danube/1"), root_token())
     client.write(VIOLATIONS["an unknown type"])
     assert await client.closed_with() is ErrorCode.PROTOCOL_VIOLATION
 

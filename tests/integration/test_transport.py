@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import grpc
 import trustme
 from broker_harness.running_broker import StartBroker
+from broker_harness.tokens import TRUSTED, root_credentials
 from broker_harness.wire_client import Status, WireClient, refused
 
 from pydanube.broker.broker import MESSAGE_BYTES_MAX
@@ -105,8 +105,8 @@ async def test_a_port_with_tls_serves_those_who_trust_it(start_broker: StartBrok
     cert_file.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     key_file.write_bytes(certificate.private_key_pem.bytes())
     tls = {"cert_file": str(cert_file), "key_file": str(key_file)}
-    broker = await start_broker(auth={"mode": "tls", "tls": tls})
-    client = broker.client(grpc.ssl_channel_credentials(authority.cert_pem.bytes()))
+    broker = await start_broker(auth={"mode": "tls", "tls": tls, **TRUSTED})
+    client = broker.client(root_credentials(authority.cert_pem.bytes()))
     producer = await client.create_producer("/default/secret")
     stream = await client.consume("/default/secret")
     await producer.send("hello")

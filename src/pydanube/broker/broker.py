@@ -92,7 +92,7 @@ class Broker:
             schemas=self.schemas,
         )
         self._producers: dict[int, Producer] = {}
-        self._consumers: dict[int, Consumer] = {}
+        self.consumers: dict[int, Consumer] = {}
         self._closed = RecentIds(keep_ms=CLOSED_SESSION_MS, count_max=SESSIONS_REMEMBERED_MAX)
         self._told_closed = RecentIds(keep_ms=3_600_000, count_max=SESSIONS_REMEMBERED_MAX)
         self._stopping = False
@@ -338,13 +338,13 @@ class Broker:
                 if not subscription.consumers:
                     topic.remove_subscription(subscription)
                 raise
-            self._consumers[consumer.id] = consumer
+            self.consumers[consumer.id] = consumer
             return consumer
 
     def receive(self, consumer_id: int, outlet: Outlet) -> Session:
         """Attach a freshly opened stream to a consumer; an earlier stream of it ends with OK."""
         self._check_running()
-        consumer = self._consumers.get(consumer_id)
+        consumer = self.consumers.get(consumer_id)
         if consumer is None:
             raise self._unknown_id("consumer", consumer_id, ErrorCode.CONSUMER_UNKNOWN)
         now = self._clock.monotonic_ms()
@@ -380,7 +380,7 @@ class Broker:
         async with topic.changing:
             # Somebody who subscribed under the same name meanwhile is not the one who left.
             is_gone = consumer.session is None and not consumer.awaits_stream
-            if is_gone and self._consumers.get(consumer.id) is consumer:
+            if is_gone and self.consumers.get(consumer.id) is consumer:
                 self.remove_consumer(consumer)
                 await self._store_subscription(topic, consumer.subscription)
 
@@ -420,7 +420,7 @@ class Broker:
         return not self._stopping
 
     def is_consumer_healthy(self, consumer_id: int) -> bool:
-        consumer = self._consumers.get(consumer_id)
+        consumer = self.consumers.get(consumer_id)
         if consumer is None:
             return self._told_closed_first(consumer_id, ErrorCode.CONSUMER_UNKNOWN)
         return consumer.is_active(self._clock.monotonic_ms())
@@ -431,7 +431,7 @@ class Broker:
         """Forget a consumer; its id is answered kindly for a while."""
         now = self._clock.monotonic_ms()
         consumer.subscription.remove(consumer, now)
-        if self._consumers.pop(consumer.id, None) is not None:
+        if self.consumers.pop(consumer.id, None) is not None:
             self._closed.add(consumer.id, now)
 
     async def forget_idle(self, *, idle_ms_max: int) -> None:
@@ -486,7 +486,7 @@ class Broker:
         for consumer in list(topic.consumers()):
             consumer.subscription.close_session(consumer, now, gone)
             consumer.subscription.remove(consumer, now)
-            self._consumers.pop(consumer.id, None)
+            self.consumers.pop(consumer.id, None)
 
     async def reserve_topic_id(self) -> int:
         """A number no topic has or had."""
@@ -559,7 +559,7 @@ class Broker:
     def _new_id(self) -> int:
         while True:
             identifier = self._dice.new_id()
-            if identifier not in self._producers and identifier not in self._consumers:
+            if identifier not in self._producers and identifier not in self.consumers:
                 return identifier
 
     def _attach_held(self, session: Session) -> None:
@@ -572,7 +572,7 @@ class Broker:
         for record in stored.producers:
             self._add_producer(topic, record)
         for consumer in topic.consumers():
-            self._consumers[consumer.id] = consumer
+            self.consumers[consumer.id] = consumer
 
     def _add_producer(self, topic: Topic, record: ProducerFacts) -> Producer:
         producer = topic.add_producer(record, self._clock.monotonic_ms())

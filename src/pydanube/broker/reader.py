@@ -38,7 +38,7 @@ class Reader:
         self.next_offset = next_offset
         self.end_offset = end_offset
         self._log = topic_log
-        self._topic = topic
+        self.topic = topic
         self._outlet = outlet
         self._agenda = agenda
         self._on_closed = on_closed
@@ -105,7 +105,7 @@ class Reader:
         try:
             return self._log.read(self.next_offset, messages_max=READ_MESSAGES_MAX, bytes_max=READ_BYTES_MAX)
         except OffsetGone as gone:
-            raise _gone(self._topic, self.next_offset, gone) from gone
+            raise _gone(self.topic, self.next_offset, gone) from gone
 
     async def _read_cold(self) -> None:
         offset = self.next_offset
@@ -113,9 +113,9 @@ class Reader:
             rows = await self._log.read_cold(offset, messages_max=READ_MESSAGES_MAX, bytes_max=READ_BYTES_MAX)
             self._ahead.extend(rows)
         except OffsetGone as gone:
-            self.end(_gone(self._topic, offset, gone))
+            self.end(_gone(self.topic, offset, gone))
         except DanubeError as error:
-            log.error("stored messages cannot be read", topic=self._topic, offset=offset, error=error.text)
+            log.error("stored messages cannot be read", topic=self.topic, offset=offset, error=error.text)
             self.end(error)
         finally:
             self._reading = None

@@ -199,6 +199,11 @@ class StorageControl:
         del self._imports[import_id]
         await asyncio.to_thread(shutil.rmtree, session.directory, ignore_errors=True)
 
+    def topic_of_import(self, import_id: int) -> str:
+        """The topic an import will make, "" if there is no such import."""
+        session = self._imports.get(import_id)
+        return "" if session is None else str(session.topic)
+
     async def _abandon_idle(self) -> None:
         before_ms = self._clock.monotonic_ms() - IMPORT_IDLE_MS_MAX
         for import_id in [key for key, session in self._imports.items() if session.touched_ms < before_ms]:

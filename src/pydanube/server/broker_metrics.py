@@ -1,6 +1,7 @@
 """Reads the counters of a running broker into the table of metrics."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pydanube.broker.broker import Broker
 from pydanube.broker.durable_subscription import DurableSubscription
@@ -20,6 +21,9 @@ from pydanube.wire.listener import Listener
 from pydanube.wire.native_server import NativeServer
 from pydanube.wire.routes import DataPlane
 
+if TYPE_CHECKING:
+    from pydanube.security.policy_guard import PolicyGuard
+
 SHARED = "*"
 """In place of a topic where all topics share what is measured."""
 
@@ -37,7 +41,9 @@ class BrokerMetrics:
         server: GrpcServer,
         native: NativeServer,
         listener: Listener,
+        guard: "PolicyGuard | None" = None,
     ) -> None:
+        self._guard = guard
         self._broker = broker
         self._journal = journal
         self._tiering = tiering
@@ -83,9 +89,17 @@ class BrokerMetrics:
         yield metrics.CONNECTIONS_REFUSED, (), self._listener.connections_refused_total
         errors = self._server.protocol_errors_total + self._native.protocol_errors_total
         yield metrics.PROTOCOL_ERRORS, (), errors
+        yield from self._of_decisions()
         for service, method, counts in self._calls:
             yield metrics.RPCS, (service, method, "ok"), counts.ok
             yield metrics.RPCS, (service, method, "error"), counts.errors
+
+    def _of_decisions(self) -> Iterator[Sample]:
+        if self._guard is not None:
+            for (scope, permission), count in self._guard.allowed.items():
+                yield metrics.AUTHZ_ALLOWED, (scope, permission), count
+            for (scope, permission), count in self._guard.denied.items():
+                yield metrics.AUTHZ_DENIED, (scope, permission), count
 
     def _of_journal(self) -> Iterator[Sample]:
         stats = self._journal.stats

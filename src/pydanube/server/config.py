@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from pydanube.kernel.policies import FsyncPolicy, Policies, Retention
+from pydanube.security.settings import SecuritySettings
 from pydanube.server.listeners import Listeners
 from pydanube.stores.settings import DurableSettings
 
@@ -52,17 +53,6 @@ class MetaStore(Section, frozen=True):
     backend: Literal["sqlite", "memory"] = "sqlite"
     data_dir: Text = "danube-data"
     """Folder of everything this broker keeps."""
-
-
-class Tls(Section, frozen=True):
-    cert_file: Text
-    key_file: Text
-    ca_file: Text | None = None
-
-
-class Auth(Section, frozen=True):
-    mode: Literal["none", "tls"] = "none"
-    tls: Tls | None = None
 
 
 class Dispatch(Section, frozen=True):
@@ -154,7 +144,9 @@ class Settings(Section, frozen=True):
     bootstrap_namespaces: tuple[Text, ...] = ()
     """Namespaces made at start beside `default` and `system`."""
     auto_create_topics: bool = True
-    auth: Auth = Auth()
+    admin_tls: bool = False
+    """Mode tls: the admin port by TLS too; in mode mtls it is in any case."""
+    auth: SecuritySettings = SecuritySettings()
     dispatch: Dispatch = Dispatch()
     policies: Policies = Policies()
     storage: Storage = Storage()

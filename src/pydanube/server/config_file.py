@@ -20,12 +20,19 @@ import yaml
 
 from pydanube.kernel.errors import Rejected
 from pydanube.server.config import ServerConfig, Settings, Storage
-from pydanube.server.listeners import AddressFlags, resolve_listeners
+from pydanube.server.listeners import Address, AddressFlags, resolve_listeners
 from pydanube.server.refused_keys import MOVED, REFUSED
 from pydanube.stores.settings import problems
 
 ENVIRONMENT_PREFIX: Final = "DANUBE_"
-_NOT_SETTINGS: Final = frozenset({"DANUBE_LOG"})
+_NOT_SETTINGS: Final = frozenset(
+    {"DANUBE_LOG", "DANUBE_TOKEN", "DANUBE_CA", "DANUBE_CERT", "DANUBE_KEY", "DANUBE_JWT_SECRET_KEY"}
+    | {
+        f"DANUBE_ADMIN_{name}"
+        for name in ("ADDR", "ENDPOINT", "TOKEN", "API_KEY", "CA", "CERT", "KEY", "DOMAIN")
+    }
+)
+"""Variables of our own that say something to other commands."""
 FILE_BYTES_MAX: Final = 1 << 20
 _DEPTH_MAX: Final = 20
 
@@ -254,18 +261,25 @@ def _check_values(layers: Layers, settings: Settings) -> None:
     for name in settings.policies.__struct_fields__:
         if not 0 <= getattr(settings.policies, name) < 1 << 32:
             layers.say(f"policies.{name}", "expected 0 (unlimited) to 4294967295")
+    _check_security(layers, settings)
+    for namespace in settings.bootstrap_namespaces:
+        if re.fullmatch(r"[\w-]{1,120}", namespace) is None:
+            layers.say("bootstrap_namespaces", f"{namespace!r}: expected letters, digits, '_' and '-'")
+    _check_storage(layers, settings.storage)
+
+
+def _check_security(layers: Layers, settings: Settings) -> None:
     auth = settings.auth
-    if auth.mode == "tls" and auth.tls is None:
-        layers.say("auth.mode", "tls needs auth.tls.cert_file and auth.tls.key_file")
+    if settings.admin_tls and auth.mode == "none":
+        layers.say("admin_tls", "needs auth.mode tls or mtls, and the files of auth.tls")
     if auth.tls is not None:
         for name in ("cert_file", "key_file", "ca_file"):
             file = getattr(auth.tls, name)
             if file is not None and not Path(file).is_file():
                 layers.say(f"auth.tls.{name}", f"no such file: {file}")
-    for namespace in settings.bootstrap_namespaces:
-        if re.fullmatch(r"[\w-]{1,120}", namespace) is None:
-            layers.say("bootstrap_namespaces", f"{namespace!r}: expected letters, digits, '_' and '-'")
-    _check_storage(layers, settings.storage)
+    for key in () if auth.jwt is None else auth.jwt.keys:
+        if key.file is not None and not Path(key.file).is_file():
+            layers.say("auth.jwt.keys", f"no such file: {key.file}")
 
 
 def _check_storage(layers: Layers, storage: Storage) -> None:
@@ -308,7 +322,7 @@ def _check_storage(layers: Layers, storage: Storage) -> None:
 def _resolve(settings: Settings, flags: AddressFlags) -> ServerConfig:
     broker = settings.broker
     listed = broker.advertised_listeners
-    tls = settings.auth.mode == "tls"
+    tls = settings.auth.mode != "none"
     try:
         listeners = resolve_listeners(
             host=broker.host,
@@ -333,17 +347,36 @@ def _resolve(settings: Settings, flags: AddressFlags) -> ServerConfig:
             f"clients are told to dial {listeners.connect_url}, which works on this machine only: set "
             "broker.advertised_listeners or --advertised-addr to a name they can reach"
         )
-    if not listeners.client.host.startswith("127.") and listeners.client.host != "::1" and not tls:
+    if not _is_loopback(listeners.client) and not tls:
         warnings.append(
             f"{listeners.client} is open to the network without TLS: set auth.mode tls, or bind to 127.0.0.1"
         )
-    if settings.auth.tls is not None and settings.auth.tls.ca_file is not None:
-        warnings.append(
-            "auth.tls.ca_file is for talking to other brokers: a standalone broker does not use it"
-        )
-    if settings.auth.tls is not None and not tls:
-        warnings.append("auth.tls is set but auth.mode is none: the client port is not encrypted")
+    warnings += _security_warnings(settings, listeners.admin)
     return ServerConfig(settings=settings, listeners=listeners, warnings=tuple(warnings))
+
+
+def _security_warnings(settings: Settings, admin: Address) -> list[str]:
+    auth = settings.auth
+    if auth.mode == "none":
+        return [
+            f"auth.{name} is set but auth.mode is none: nothing is encrypted, everybody may do everything"
+            for name in ("tls", "jwt")
+            if getattr(auth, name) is not None
+        ]
+    warnings = []
+    if auth.mode == "tls" and auth.jwt is None:
+        warnings.append(
+            "auth.mode is tls but auth.jwt is not set: callers have no way to say who they are, so nobody is let in"
+        )
+    if auth.mode == "tls" and not settings.admin_tls and not _is_loopback(admin):
+        warnings.append(
+            f"the admin port {admin} is open to the network without TLS, and tokens are sent to it: set admin_tls"
+        )
+    return warnings
+
+
+def _is_loopback(address: Address) -> bool:
+    return address.host.startswith("127.") or address.host == "::1"
 
 
 def _raise(layers: Layers) -> None:

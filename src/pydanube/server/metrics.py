@@ -175,6 +175,11 @@ CONNECTIONS = Metric("danube_connections_total", Kind.COUNTER, "Client connectio
 CONNECTIONS_REFUSED = Metric(
     "danube_connections_refused_total", Kind.COUNTER, "Client connections refused for lack of room"
 )
+_DECISION: Final = ("resource", "permission")
+AUTHZ_ALLOWED = Metric(
+    "danube_authz_allow_total", Kind.COUNTER, "Decisions to allow; remembered ones are not counted", _DECISION
+)
+AUTHZ_DENIED = Metric("danube_authz_deny_total", Kind.COUNTER, "Decisions to deny", _DECISION)
 PROTOCOL_ERRORS = Metric(
     "danube_connection_protocol_errors_total", Kind.COUNTER, "Connections closed for breaking the protocol"
 )

@@ -7,15 +7,8 @@ nothing (the listed harmless ones, and null) is let through.
 from typing import Final
 
 _CLUSTER = "this release runs standalone, one broker: remove the key"
-_AUTH = "not supported yet by this release: remove the key"
 
 REFUSED: Final[dict[str, tuple[tuple[object, ...], str]]] = {
-    "admin_tls": (
-        (False,),
-        "not supported yet by this release: auth.mode tls covers the client port only; remove the key",
-    ),
-    "auth.jwt": (({},), f"tokens are {_AUTH}"),
-    "auth.super_admins": (([],), f"roles are {_AUTH}"),
     "broker.ports.raft": ((), _CLUSTER),
     "load_manager": (({},), _CLUSTER),
     "meta_store.seed_nodes": (([], ""), _CLUSTER),

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
-from ssl import SSLContext
 
 import structlog
 
@@ -32,6 +30,7 @@ from pydanube.server.exporter import Exporter
 from pydanube.server.listeners import Address
 from pydanube.server.process import SystemClock, SystemDice, broker_id, claim
 from pydanube.server.progress import RecoveryProgress
+from pydanube.server.security import Security, open_security
 from pydanube.stores.directory import DirectoryStore
 from pydanube.stores.retrying import Retrying
 from pydanube.stores.settings import open_store
@@ -40,8 +39,10 @@ from pydanube.wire.admin_brokers_service import Registration
 from pydanube.wire.connections import WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.grpc_connection import GrpcServer
-from pydanube.wire.listener import Listener, http2_door, native_door, server_tls
+from pydanube.wire.grpc_gate import GrpcGate, guarded_routes
+from pydanube.wire.listener import Listener, http2_door, native_door
 from pydanube.wire.native_connection import NativeConnection
+from pydanube.wire.native_gate import NativeGate
 from pydanube.wire.native_server import NativeServer
 from pydanube.wire.routes import AdminPlane, DataPlane
 
@@ -136,15 +137,21 @@ class Standalone:
             spool=config.spool,
         )
         registration = _registration(config, identity)
+        security = await open_security(settings, store, self._clock, self._closing)
+        administration = Administration.of(broker, store, self._clock)
+        self._closing.push_async_callback(administration.topics.stop)
         services = AdminPlane.of(
-            Administration.of(broker, store, self._clock),
+            administration,
             storage,
             registration=registration,
             schemas=broker.schemas,
+            policies=security.policies,
             clock=self._clock,
         )
-        await self._open_admin_door(services, registration)
-        await self._open_front_door(broker, journal, tiering, storage, registration)
+        await self._open_admin_door(services, security, storage, registration)
+        await self._open_front_door(
+            broker, journal, tiering, storage, security=security, registration=registration
+        )
 
     async def _open_store(self, settings: Settings) -> MetadataStore:
         if settings.meta_store.backend == "memory":
@@ -175,12 +182,17 @@ class Standalone:
         self._closing.push_async_callback(tiering.stop)
         return tiering
 
-    async def _open_admin_door(self, services: AdminPlane, registration: Registration) -> None:
-        address = self.config.listeners.admin
+    async def _open_admin_door(
+        self, services: AdminPlane, security: Security, storage: StorageControl, registration: Registration
+    ) -> None:
+        address, keeper, routes = self.config.listeners.admin, security.gatekeeper, services.routes()
+        if keeper is not None:
+            routes = guarded_routes(routes, topic_of_import=storage.topic_of_import)
         server = GrpcServer(
-            services.routes(),
+            routes,
             limits=_http2_limits(self.config.settings),
             write_pass=WritePass(lambda: None),
+            new_gate=None if keeper is None else partial(GrpcGate, keeper),
         )
         listener = Listener(
             [http2_door(server.new_connection)],
@@ -193,7 +205,7 @@ class Standalone:
             await listener.close()
 
         self._closing.push_async_callback(close)
-        await listener.open(address.host, address.port, tls=self._tls())
+        await listener.open(address.host, address.port, tls=security.admin_tls)
         self.admin_port = listener.port
         registration.admin_url = registration.admin_url.replace(
             str(address), str(Address(address.host, listener.port))
@@ -205,6 +217,8 @@ class Standalone:
         journal: Journal,
         tiering: Tiering,
         storage: StorageControl,
+        *,
+        security: Security,
         registration: Registration,
     ) -> None:
         """Bind the ports last: a client that can connect finds every topic served."""
@@ -213,13 +227,24 @@ class Standalone:
         services = DataPlane.of(broker, advertised, storage)
         write_pass = WritePass(broker.agenda.run)
         journal.call_after_commit(write_pass.run)
-        server = GrpcServer(services.routes(), limits=_http2_limits(settings), write_pass=write_pass)
+        keeper, routes = security.gatekeeper, services.routes()
+        if keeper is not None:
+            routes = guarded_routes(
+                routes, producer=services.producer, topic_of_consumer=partial(_topic_of_consumer, broker)
+            )
+        server = GrpcServer(
+            routes,
+            limits=_http2_limits(settings),
+            write_pass=write_pass,
+            new_gate=None if keeper is None else partial(GrpcGate, keeper),
+        )
         native = NativeServer(
             broker,
             advertised,
             identity=f"pydanube {__version__}",
             write_pass=write_pass,
             is_crowded=lambda: journal.is_crowded,
+            new_gate=None if keeper is None else partial(NativeGate, keeper),
         )
         journal.call_when_roomy(native.let_in)
         listener = Listener(
@@ -229,7 +254,14 @@ class Standalone:
 
         if listeners.prometheus is not None:
             metrics = BrokerMetrics(
-                broker, journal, tiering, services=services, server=server, native=native, listener=listener
+                broker,
+                journal,
+                tiering,
+                services=services,
+                server=server,
+                native=native,
+                listener=listener,
+                guard=security.guard,
             )
             exporter = Exporter(listeners.prometheus, metrics, broker_id=str(registration.broker_id))
             await exporter.start()
@@ -245,7 +277,7 @@ class Standalone:
             await listener.close()
 
         self._closing.push_async_callback(close)
-        await listener.open(listeners.client.host, listeners.client.port, tls=self._tls())
+        await listener.open(listeners.client.host, listeners.client.port, tls=security.client_tls)
         self.client_port = listener.port
         bound = listeners.bound_to(listener.port)
         services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
@@ -259,11 +291,10 @@ class Standalone:
             fsync=settings.storage.wal.fsync.value,
         )
 
-    def _tls(self) -> SSLContext | None:
-        auth = self.config.settings.auth
-        if auth.mode != "tls" or auth.tls is None:
-            return None
-        return server_tls(Path(auth.tls.cert_file), Path(auth.tls.key_file))
+
+def _topic_of_consumer(broker: Broker, consumer_id: int) -> str:
+    consumer = broker.consumers.get(consumer_id)
+    return "" if consumer is None else str(consumer.subscription.topic_name)
 
 
 async def _close_topics(broker: Broker) -> None:

@@ -9,12 +9,15 @@ connections that have something to say.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydanube.kernel.errors import DanubeError, ErrorCode
 from pydanube.protocol.grpc import MESSAGE_BYTES_MAX, Call, GrpcServerConnection
 from pydanube.protocol.http2 import Headers, Http2Limits
 from pydanube.wire.connections import ConnectionRegister, ServedConnection, WritePass
+
+if TYPE_CHECKING:
+    from pydanube.wire.grpc_gate import GrpcGate
 
 log = logging.getLogger("pydanube.wire")
 
@@ -33,7 +36,10 @@ class GrpcServer:
         limits: Http2Limits | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         write_pass: WritePass | None = None,
+        new_gate: "Callable[[GrpcConnection], GrpcGate] | None" = None,
     ) -> None:
+        """`new_gate` makes what guarded routes ask of a connection; without it, routes are open to everybody."""
+        self.new_gate: Final = new_gate
         self.routes: Final = routes
         self.limits: Final = limits or Http2Limits(body_bytes_max=message_bytes_max + 5)
         self.message_bytes_max: Final = message_bytes_max
@@ -70,6 +76,8 @@ class GrpcConnection(ServedConnection):
         self._paused = False
         self._closing_since = 0.0
         self._resets_seen = 0
+        self.gate: GrpcGate | None = None if server.new_gate is None else server.new_gate(self)
+        """What the guard says of this connection's callers; None where everybody may do everything."""
 
     # For services
 
@@ -114,6 +122,23 @@ class GrpcConnection(ServedConnection):
         self._core.cut(stream_id)
         self.finish(stream_id, error)
 
+    def is_open(self, stream_id: int) -> bool:
+        return self._transport is not None and self._core.is_open(stream_id)
+
+    def revoke(self, stream_id: int, error: DanubeError) -> None:
+        """End a stream over its service's head: to the service it is as if the client had gone."""
+        self._call_closed(stream_id)
+        self.cut(stream_id, error)
+
+    def stop_reading(self) -> None:
+        """Read nothing more, so that TCP slows the client down, until `go_on_reading`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def room(self, stream_id: int) -> int:
         """How many messages may be sent now. After a 0, `on_drained` tells when it is worth asking again."""
         return self._core.room(stream_id)
@@ -152,6 +177,8 @@ class GrpcConnection(ServedConnection):
             return
         for event in self._core.tick(now):
             self._call_closed(event.stream_id)
+        if self.gate is not None:
+            self.gate.tick()
         self.flush()
 
     def flush(self) -> None:
@@ -177,6 +204,8 @@ class GrpcConnection(ServedConnection):
         self._transport = transport
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         self._server.connections.opened(self)
+        if self.gate is not None:
+            self.gate.opened(transport)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -193,7 +222,7 @@ class GrpcConnection(ServedConnection):
                 except DanubeError as error:
                     self.fail(event.stream_id, error)
                 except Exception:
-                    self._fail_by_bug(event.stream_id, event.path)
+                    self.fail_by_bug(event.stream_id, event.path)
             else:
                 self._call_closed(event.stream_id)
         self._server.write_pass.before_write()
@@ -217,6 +246,8 @@ class GrpcConnection(ServedConnection):
         self._transport = None
         self._count_ends()
         self._server.connections.lost(self)
+        if self.gate is not None:
+            self.gate.lost()
         self._call_all_closed()
         if self._on_lost is not None:
             self._on_lost()
@@ -261,7 +292,7 @@ class GrpcConnection(ServedConnection):
         if callback is not None:
             _guarded(callback)
 
-    def _fail_by_bug(self, stream_id: int, path: str) -> None:
+    def fail_by_bug(self, stream_id: int, path: str) -> None:
         """To be called while an exception is handled: it is logged here, the client learns no details."""
         log.exception("a handler failed path=%s", path)
         self.fail(stream_id, DanubeError("internal error: see the broker's log", ErrorCode.INTERNAL))
@@ -279,7 +310,7 @@ def asynchronous(answer: Callable[[bytes, Headers], Awaitable[bytes]]) -> Handle
         except DanubeError as error:
             connection.fail(stream_id, error)
         except Exception:
-            connection._fail_by_bug(stream_id, headers.path)
+            connection.fail_by_bug(stream_id, headers.path)
 
     def handle(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
         task = connection.loop.create_task(run(connection, stream_id, body, headers))

@@ -9,6 +9,8 @@ ANSWERS: Final = 2
 """It does not read its answers."""
 JOURNAL: Final = 4
 """Everybody publishes faster than segments can be written."""
+QUOTA: Final = 8
+"""Its principal publishes more than it may."""
 
 
 class Intake:
@@ -25,7 +27,7 @@ class Intake:
     @property
     def waits_for_the_broker(self) -> bool:
         """Whether the silence of the client is the broker's own doing."""
-        return self._reasons & (PUBLISHES | JOURNAL) != 0
+        return self._reasons & (PUBLISHES | JOURNAL | QUOTA) != 0
 
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport

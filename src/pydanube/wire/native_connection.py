@@ -8,7 +8,7 @@ motion goes out in the pass that writes for all connections.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import Message
 
@@ -32,6 +32,9 @@ from pydanube.wire.native_channels import (
 )
 from pydanube.wire.native_server import NativeServer
 
+if TYPE_CHECKING:
+    from pydanube.wire.native_gate import NativeGate
+
 log = logging.getLogger("pydanube.wire")
 
 CLOSE_SECONDS: Final = 5.0
@@ -50,7 +53,7 @@ class NativeConnection(ServedConnection):
         self._on_lost = on_lost
         self._frames: Final = FrameReader(frames.HELLO_BYTES_MAX, preface=frames.PREFACE)
         self._transport: asyncio.Transport | None = None
-        self._channels: dict[int, Channel] = {}
+        self.channels: dict[int, Channel] = {}
         self._requests: dict[int, asyncio.Task[None]] = {}
         """Requests under way, by their number."""
         self._opening: set[int] = set()
@@ -67,13 +70,26 @@ class NativeConnection(ServedConnection):
         self._connected = self.loop.time()
         self._heard = self._connected
         self._unanswered_bytes = 0
-        self._intake: Final = Intake()
+        self.intake: Final = Intake()
         self._is_held_back = False
         self._reading = False
         self._dirty = False
         self._paused = False
         self._stopping = False
         self._closing_since = 0.0
+        self._gate: NativeGate | None = None if server.new_gate is None else server.new_gate(self)
+
+    # For the gate
+
+    def take_up(self, frame: Frame) -> None:
+        """Handle a frame that had to wait."""
+        try:
+            if not self._closing_since and (self._gate is None or self._gate.permits(frame)):
+                self._lead(frame)
+        except DanubeError as error:
+            self.give_up(error)
+        except Exception:
+            self._give_up_by_bug()
 
     # For channels
 
@@ -126,28 +142,28 @@ class NativeConnection(ServedConnection):
 
     def forget(self, channel: int) -> None:
         """The channel has ended; its number is free."""
-        self._channels.pop(channel, None)
+        self.channels.pop(channel, None)
 
     def publish_taken(self, size: int) -> None:
         """Count what waits for its commit; a client beyond its window is not read from until it is back inside."""
         self._unanswered_bytes += size
         if self._unanswered_bytes > self.server.limits.publish_window_bytes:
-            self._intake.stop(PUBLISHES)
+            self.intake.stop(PUBLISHES)
 
         if not self._is_held_back and self.server.is_crowded():
             self._is_held_back = True
-            self._intake.stop(JOURNAL)
+            self.intake.stop(JOURNAL)
             self.server.hold_back(self._let_in)
 
     def _let_in(self) -> None:
         """There is room for publishes again."""
         self._is_held_back = False
-        self._go_on_reading(JOURNAL)
+        self.go_on_reading(JOURNAL)
 
     def publish_answered(self, size: int) -> None:
         self._unanswered_bytes -= size
-        if self._intake.is_stopped and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
-            self._go_on_reading(PUBLISHES)
+        if self.intake.is_stopped and self._unanswered_bytes <= self.server.limits.publish_window_bytes // 2:
+            self.go_on_reading(PUBLISHES)
 
     # For the server
 
@@ -168,9 +184,11 @@ class NativeConnection(ServedConnection):
             return
         limits = self.server.limits
         if not self._welcomed and now - self._connected > limits.hello_seconds:
-            self._give_up(_violation(f"no HELLO within {limits.hello_seconds:.0f} seconds"))
-        elif now - self._heard > limits.idle_seconds_max and not self._intake.waits_for_the_broker:
-            self._give_up(_violation(f"nothing was heard for {limits.idle_seconds_max} seconds: send PING"))
+            self.give_up(_violation(f"no HELLO within {limits.hello_seconds:.0f} seconds"))
+        elif now - self._heard > limits.idle_seconds_max and not self.intake.waits_for_the_broker:
+            self.give_up(_violation(f"nothing was heard for {limits.idle_seconds_max} seconds: send PING"))
+        elif self._gate is not None:
+            self._gate.tick()
 
     def flush(self) -> None:
         self._dirty = False
@@ -204,7 +222,9 @@ class NativeConnection(ServedConnection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._intake.open(transport)
+        self.intake.open(transport)
+        if self._gate is not None:
+            self._gate.opened(transport)
         transport.set_write_buffer_limits(high=self.server.limits.write_buffer_bytes)
         self.server.connections.opened(self)
 
@@ -217,10 +237,9 @@ class NativeConnection(ServedConnection):
             for frame in self._frames.receive(data):
                 self._handle(frame)
         except DanubeError as error:
-            self._give_up(error)
+            self.give_up(error)
         except Exception:
-            log.exception("a native connection failed")
-            self._give_up(DanubeError("internal error: see the broker's log", ErrorCode.INTERNAL))
+            self._give_up_by_bug()
         self.server.write_pass.before_write()
         self._reading = False
         self.flush()
@@ -228,7 +247,7 @@ class NativeConnection(ServedConnection):
         # Deliveries wait for who does not read, answers cannot: what asks for more of them is not read either.
         unread = transport.get_write_buffer_size() if self._paused and transport is not None else 0
         if unread > self.server.limits.answers_bytes_max:
-            self._intake.stop(ANSWERS)
+            self.intake.stop(ANSWERS)
 
     def eof_received(self) -> bool:
         return False
@@ -238,15 +257,17 @@ class NativeConnection(ServedConnection):
 
     def resume_writing(self) -> None:
         self._paused = self._is_full = False
-        self._go_on_reading(ANSWERS)
+        self.go_on_reading(ANSWERS)
         self._tell_room()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self.server.connections.lost(self)
+        if self._gate is not None:
+            self._gate.lost()
         for task in list(self._requests.values()):
             task.cancel()
-        channels, self._channels = self._channels, {}
+        channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.lost()
         self._on_lost()
@@ -254,11 +275,17 @@ class NativeConnection(ServedConnection):
     # Frames
 
     def _handle(self, frame: Frame) -> None:
-        kind = frame.kind
+        gate = self._gate
         if not self._welcomed:
             self._welcome(frame)
-        elif kind == frames.PUBLISH:
-            channel = self._channels.get(frame.channel)
+        elif gate is None or (not gate.must_wait(frame) and gate.permits(frame)):
+            self._lead(frame)
+
+    def _lead(self, frame: Frame) -> None:
+        """Lead a frame that may be handled to where that is done."""
+        kind = frame.kind
+        if kind == frames.PUBLISH:
+            channel = self.channels.get(frame.channel)
             if isinstance(channel, ProducerChannel):
                 channel.publish(frame)
             else:
@@ -289,7 +316,7 @@ class NativeConnection(ServedConnection):
 
     def _handle_flow(self, frame: Frame) -> None:
         """Credit and acks. A channel that has just been ended by the broker is no fault of the client."""
-        channel = self._channels.get(frame.channel)
+        channel = self.channels.get(frame.channel)
         if frame.kind == frames.CREDIT:
             messages, size = decode_credit(frame.body)
             if isinstance(channel, DeliveryChannel):
@@ -327,6 +354,8 @@ class NativeConnection(ServedConnection):
                 f"broker speaks {frames.VERSION}",
                 ErrorCode.PROTOCOL_VIOLATION,
             )
+        if self._gate is not None:
+            self._gate.welcome(hello.token)
         self._welcomed = True
         self._frames.body_bytes_max = frames.FRAME_BYTES_MAX
         limits = self.server.limits
@@ -378,7 +407,7 @@ class NativeConnection(ServedConnection):
             epoch=request.epoch if request.HasField("epoch") else None,
         )
         producer = session.producer
-        self._channels[frame.channel] = ProducerChannel(self, frame.channel, producer, session.epoch)
+        self.channels[frame.channel] = ProducerChannel(self, frame.channel, producer, session.epoch)
         self.answer(
             frames.PRODUCER_OPENED,
             frame.channel,
@@ -405,7 +434,7 @@ class NativeConnection(ServedConnection):
         unacked_max = min(request.unacked_max or limits.unacked_default, limits.unacked_max)
         channel = ConsumerChannel(self, frame.channel, consumer, unacked_max)
         channel.session = self.broker.receive(consumer.id, channel)  # sends nothing yet: there is no credit
-        self._channels[frame.channel] = channel
+        self.channels[frame.channel] = channel
         self.answer(
             frames.SUBSCRIBED,
             frame.channel,
@@ -426,14 +455,14 @@ class NativeConnection(ServedConnection):
             end=_position(request.end) if request.HasField("end") else None,
             outlet=channel,
         )
-        self._channels[frame.channel] = channel
+        self.channels[frame.channel] = channel
         opened = pb.ReaderOpened(next_offset=channel.reader.next_offset)
         if channel.reader.end_offset is not None:
             opened.end_offset = channel.reader.end_offset
         self.answer(frames.READER_OPENED, frame.channel, frame.request, opened)
 
     async def _seek(self, frame: Frame) -> None:
-        channel = self._channels.get(frame.channel)
+        channel = self.channels.get(frame.channel)
         if not isinstance(channel, ConsumerChannel):
             raise _no_channel(frame, "consumer")
         request = parse(pb.Seek, frame.body)
@@ -441,7 +470,7 @@ class NativeConnection(ServedConnection):
         self.answer(frames.SEEKED, frame.channel, frame.request, pb.Seeked(next_offset=next_offset))
 
     async def _close_channel(self, frame: Frame) -> None:
-        channel = self._channels.pop(frame.channel, None)
+        channel = self.channels.pop(frame.channel, None)
         if channel is None:
             raise _no_channel(frame, "open")
         await channel.close()
@@ -458,9 +487,9 @@ class NativeConnection(ServedConnection):
         """Run a request that opens a channel under a number of the client's choice."""
         number = frame.channel
         refusal: DanubeError | None = None
-        if number == 0 or number in self._channels or number in self._opening:
+        if number == 0 or number in self.channels or number in self._opening:
             refusal = Conflict(f"channel {number} is in use or reserved: choose another number")
-        elif len(self._channels) + len(self._opening) >= self.server.limits.channels_max:
+        elif len(self.channels) + len(self._opening) >= self.server.limits.channels_max:
             refusal = Unavailable(
                 f"this connection has {self.server.limits.channels_max} channels, as many as it may: close some, or "
                 "open another connection",
@@ -507,13 +536,13 @@ class NativeConnection(ServedConnection):
             self._requests.pop(frame.request, None)
             if self._transport is None:
                 # The client went away while its channel was being opened: nobody else will close it.
-                channel = self._channels.pop(frame.channel, None)
+                channel = self.channels.pop(frame.channel, None)
                 if channel is not None:
                     channel.lost()
 
     # The end
 
-    def _give_up(self, error: DanubeError) -> None:
+    def give_up(self, error: DanubeError) -> None:
         """Tell the client what is wrong with it and close."""
         self.server.protocol_errors_total += 1
         log.info("native connection closed reason=%s", error.text)
@@ -523,6 +552,11 @@ class NativeConnection(ServedConnection):
         if self._transport is not None and not self._closing_since:
             self._close(self._transport)
 
+    def _give_up_by_bug(self) -> None:
+        """To be called while an exception is handled: it is logged here, the client learns no details."""
+        log.exception("a native connection failed")
+        self.give_up(DanubeError("internal error: see the broker's log", ErrorCode.INTERNAL))
+
     def _close(self, transport: asyncio.Transport) -> None:
         self._closing_since = self.loop.time()
         if self._paused:
@@ -530,19 +564,19 @@ class NativeConnection(ServedConnection):
         elif transport.can_write_eof():
             # Closing with unread bytes would reset the socket before the peer has read why.
             transport.write_eof()
-            self._intake.close()
+            self.intake.close()
         else:
             transport.close()
-        channels, self._channels = self._channels, {}
+        channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.lost()
 
     def _tell_room(self) -> None:
-        for channel in list(self._channels.values()):
+        for channel in list(self.channels.values()):
             channel.room_changed()
 
-    def _go_on_reading(self, reason: int) -> None:
-        if self._intake.go_on(reason):
+    def go_on_reading(self, reason: int) -> None:
+        if self.intake.go_on(reason):
             self._heard = self.loop.time()
 
     def _mark_dirty(self) -> None:

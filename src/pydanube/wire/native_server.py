@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydanube.broker.broker import Broker
 from pydanube.wire.calls import CallCounts
 from pydanube.wire.connections import ConnectionRegister, WritePass
 from pydanube.wire.discovery_service import Advertised
 from pydanube.wire.native_limits import NativeLimits
+
+if TYPE_CHECKING:
+    from pydanube.wire.native_connection import NativeConnection
+    from pydanube.wire.native_gate import NativeGate
 
 
 class NativeServer:
@@ -23,7 +27,10 @@ class NativeServer:
         write_pass: WritePass,
         limits: NativeLimits | None = None,
         is_crowded: Callable[[], bool] = lambda: False,
+        new_gate: "Callable[[NativeConnection], NativeGate] | None" = None,
     ) -> None:
+        self.new_gate: Final = new_gate
+        """Makes what each connection asks about its client; None: everybody may do everything."""
         self.is_crowded: Final = is_crowded
         """Whether publishes are to come more slowly, before they would have to be refused."""
         self.broker: Final = broker

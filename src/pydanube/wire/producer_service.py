@@ -7,7 +7,7 @@ from pydanube.broker.topic import Topic
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol.danube_pb2 import ProducerAccessMode, ProducerRequest, ProducerResponse
 from pydanube.protocol.http2.headers import Headers
-from pydanube.protocol.messages import encode_request_id, scan_publish
+from pydanube.protocol.messages import PublishScan, encode_request_id, scan_publish
 from pydanube.wire.calls import CallCounts, parse
 from pydanube.wire.grpc_connection import GrpcConnection
 
@@ -36,6 +36,16 @@ class ProducerService:
         """One message: checked here, answered when its topic says it is safe."""
         try:
             scan = scan_publish(body)
+        except DanubeError:
+            self.send_calls.errors += 1
+            raise
+        self.send_scanned(connection, stream_id, body, scan)
+
+    def send_scanned(
+        self, connection: GrpcConnection, stream_id: int, body: bytes, scan: PublishScan
+    ) -> None:
+        """The same, for whoever had to look into the message before."""
+        try:
             reply = SendReply(self, connection, stream_id, scan.request_id)
             reply.topic = self._broker.publish(scan, body, reply)
         except DanubeError:

@@ -7,6 +7,7 @@ from pydanube.broker.broker import Broker
 from pydanube.broker.schema_control import SchemaControl
 from pydanube.broker.storage_control import StorageControl
 from pydanube.kernel.clock import Clock
+from pydanube.security.policy_store import PolicyStore
 from pydanube.wire.admin_brokers_service import AdminBrokersService, Registration
 from pydanube.wire.admin_cluster_service import AdminClusterService
 from pydanube.wire.admin_namespaces_service import AdminNamespacesService
@@ -18,6 +19,7 @@ from pydanube.wire.health_service import HealthService
 from pydanube.wire.producer_service import ProducerService
 from pydanube.wire.pydanube_admin_service import PydanubeAdminService
 from pydanube.wire.schema_registry_service import SchemaRegistryService
+from pydanube.wire.security_admin_service import SecurityAdminService
 from pydanube.wire.storage_admin_service import StorageAdminService
 from pydanube.wire.storage_service import StorageService
 
@@ -70,6 +72,7 @@ class AdminPlane:
     own: PydanubeAdminService
     storage: StorageAdminService
     schemas: SchemaRegistryService
+    security: SecurityAdminService
 
     @classmethod
     def of(
@@ -79,6 +82,7 @@ class AdminPlane:
         *,
         registration: Registration,
         schemas: SchemaControl,
+        policies: PolicyStore,
         clock: Clock,
     ) -> "AdminPlane":
         return cls(
@@ -89,6 +93,7 @@ class AdminPlane:
             PydanubeAdminService(administration, clock),
             StorageAdminService(storage),
             SchemaRegistryService(schemas),
+            SecurityAdminService(policies),
         )
 
     def routes(self) -> dict[str, Handler]:
@@ -100,6 +105,7 @@ class AdminPlane:
             self.own,
             self.storage,
             self.schemas,
+            self.security,
         )
         return {
             path: asynchronous(answer) for service in services for path, answer in service.methods().items()

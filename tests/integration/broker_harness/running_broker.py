@@ -92,9 +92,9 @@ class RunningBroker:
         self._clients.append(client)
         return client
 
-    async def native(self, tls: ssl.SSLContext | None = None) -> NativeClient:
+    async def native(self, tls: ssl.SSLContext | None = None, token: str | None = None) -> NativeClient:
         """A native connection that has been welcomed."""
-        client = await NativeClient.connect(self.address, tls)
+        client = await NativeClient.connect(self.address, tls, token)
         self._clients.append(client)
         return client
 

@@ -133,8 +133,6 @@ def test_a_variable_that_is_nearly_right_is_not_ignored(file: Path) -> None:
             "meta_store.seed_nodes: this release runs standalone",
         ),
         ("broker: {ports: {raft: 7650}}", "broker.ports.raft: this release runs standalone"),
-        ("auth: {jwt: {secret_key: hush}}", "auth.jwt: tokens are not supported yet by this release"),
-        ("auth: {super_admins: [me]}", "auth.super_admins: roles are not supported yet"),
         (
             "storage: {write_buffer: {backend: valkey}}",
             "storage.write_buffer: not needed: a publish is on disk before it is acknowledged",
@@ -144,7 +142,6 @@ def test_a_variable_that_is_nearly_right_is_not_ignored(file: Path) -> None:
             "use storage.wal.fsync and storage.wal.fsync_interval_ms",
         ),
         ("storage: {wal: {rotation: {max_hours: 5}}}", "use storage.wal.rotation.max_bytes"),
-        ("admin_tls: true", "admin_tls: not supported yet"),
     ],
 )
 def test_what_this_release_cannot_honour_is_refused(file: Path, text: str, words: str) -> None:
@@ -154,7 +151,7 @@ def test_what_this_release_cannot_honour_is_refused(file: Path, text: str, words
 
 
 def test_a_refused_key_that_asks_for_nothing_is_let_through(file: Path) -> None:
-    load(file, "meta_store: {seed_nodes: []}\nadmin_tls: false\nload_manager: null\nauth: {super_admins: []}")
+    load(file, "meta_store: {seed_nodes: []}\nload_manager: null")
 
 
 def test_a_refused_key_is_refused_from_the_environment_too(file: Path) -> None:
@@ -213,7 +210,13 @@ def test_a_key_given_twice_is_refused(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("auth: {mode: tls}", "auth.mode: tls needs auth.tls.cert_file"),
+        ("auth: {mode: tls}", "auth: mode tls needs tls.cert_file"),
+        ("admin_tls: true", "admin_tls: needs auth.mode tls or mtls"),
+        (
+            "auth: {jwt: {keys: [{id: a, algorithm: RS256, file: /none.pem}]}}",
+            "auth.jwt.keys: no such file: /none.pem",
+        ),
+        ("auth: {jwt: {keys: [{id: a, algorithm: none}]}}", "auth.jwt.keys: invalid enum value 'none'"),
         (
             "auth: {tls: {cert_file: /none.crt, key_file: /none.key}}",
             "auth.tls.cert_file: no such file: /none.crt",
@@ -253,9 +256,17 @@ def test_an_empty_file_means_the_defaults(file: Path) -> None:
 def test_tls_settings_without_effect_are_worth_a_warning(file: Path, tmp_path: Path) -> None:
     pem = tmp_path / "x.pem"
     pem.write_text("")
-    file.write_text(f"auth: {{mode: none, tls: {{cert_file: {pem}, key_file: {pem}, ca_file: {pem}}}}}")
+    tls = f"tls: {{cert_file: {pem}, key_file: {pem}, ca_file: {pem}}}"
+    file.write_text(f"auth: {{mode: none, jwt: {{secret_key: hush}}, {tls}}}")
     warnings = load_config(file, environment={}).warnings
-    assert [warning.split()[0] for warning in warnings] == ["auth.tls.ca_file", "auth.tls"]
+    assert [warning.split()[0] for warning in warnings] == ["auth.tls", "auth.jwt"]
+    file.write_text(f"auth: {{mode: tls, {tls}}}")
+    flags = AddressFlags(admin_addr="0.0.0.0:50051")
+    nobody, exposed = load_config(file, environment={}, addresses=flags).warnings
+    assert "nobody is let in" in nobody
+    assert "0.0.0.0:50051" in exposed
+    file.write_text(f"admin_tls: true\nauth: {{mode: tls, jwt: {{secret_key: hush}}, {tls}}}")
+    assert load_config(file, environment={}, addresses=flags).warnings == ()
 
 
 def test_listening_to_the_world_is_worth_a_warning() -> None:
