@@ -1,9 +1,12 @@
 """Every method of the published contract, and of our own, is served on the admin port and nowhere else."""
 
+from typing import Any
+
 import grpc
 import pytest
 from broker_harness.admin_client import AdminClient
 from broker_harness.running_broker import RunningBroker
+from broker_harness.wire_client import Status
 
 from pydanube.protocol import danube_admin_pb2, pydanube_admin_pb2
 
@@ -40,10 +43,7 @@ async def test_garbage_is_answered_as_such(broker: RunningBroker, service: objec
         for method in service.methods:  # type: ignore[attr-defined]
             if not method.input_type.fields:
                 continue
-            path = f"/{method.containing_service.full_name}/{method.name}"
-            try:
-                await channel.unary_unary(path)(b"\xff\xff\xff")
-            except grpc.aio.AioRpcError as error:
-                assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED), path
-            else:
-                raise AssertionError(f"{path} took garbage")
+            call: Any = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(b"\xff\xff\xff")
+            assert caught.value.code() in (Status.INVALID_ARGUMENT, Status.UNIMPLEMENTED), method.name

@@ -1,12 +1,21 @@
 """Subscriptions in an operator's hands: settings applied while messages flow, figures, cursors, a look inside."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from broker_harness.admin_client import AdminClient
 from broker_harness.running_broker import RunningBroker, StartBroker
-from broker_harness.wire_client import KEY_SHARED, SHARED, Status, WireClient, eventually, refused
+from broker_harness.wire_client import (
+    KEY_SHARED,
+    PATIENCE_SECONDS,
+    SHARED,
+    Status,
+    WireClient,
+    eventually,
+    refused,
+)
 
 from pydanube.protocol.danube_pb2 import StreamMessage
 
@@ -237,10 +246,12 @@ async def test_a_dispatch_rate_is_changed_while_messages_flow(admin: AdminClient
     producer = await client.create_producer(TOPIC)
     await admin.call("SetTopicPolicies", topic=TOPIC, policies={"max_subscription_dispatch_rate": 1})
     stream = await client.consume(TOPIC)
-    await producer.send_all("a", "b", "c", "d")
-    assert await stream.payloads(1) == ["a"]
+    await producer.send_all(*(f"m{number}" for number in range(40)))
+    assert await stream.take_acked(1) == ["m0"]
     await admin.call("SetTopicPolicies", topic=TOPIC, inherit=True)
-    assert await stream.payloads(3) == ["b", "c", "d"]
+    # At the old rate they would take four times as long as anything may.
+    rest = await asyncio.wait_for(stream.take_acked(39), PATIENCE_SECONDS)
+    assert rest == [f"m{number}" for number in range(1, 40)]
 
 
 # Policies of a topic.

@@ -97,6 +97,8 @@ class ReliableTopic(Topic):
     ) -> Subscription:
         # Messages on their way to the disk belong to those who subscribed before: start behind what is safe.
         start = self.log.committed_end if next_offset is None else next_offset
+        # One of that name deleted just before a crash may have left its cursor.
+        self.log.drop_cursor(name)
         return self._open(name, kind, settings, initial_cursor=start - 1)
 
     def remove_subscription(self, subscription: Subscription) -> None:

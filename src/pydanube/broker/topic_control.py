@@ -124,6 +124,12 @@ class TopicControl:
         discarding.add_done_callback(self._discarding.discard)
         await asyncio.wait([discarding], timeout=DISCARD_SECONDS_MAX)
 
+    async def stop(self) -> None:
+        """Leave the rest of deletions under way to the next start."""
+        for task in self._discarding:
+            task.cancel()
+        await asyncio.gather(*self._discarding, return_exceptions=True)
+
     # Policies.
 
     @unbroken
