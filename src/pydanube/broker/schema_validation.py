@@ -9,6 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Final
 
 import structlog
@@ -107,23 +108,24 @@ class SchemaJudge:
         """
         if producer_id in self._held:
             return False
-        validator = self._validator
+        if named.count == 1 and named.payloads:
+            return self._admits_one(named.schemas[0], named.payloads[0])
         rules: list[Rule] = []
         for schema_id, version in named.schemas:
-            rule = validator.rule_now(schema_id, version)
+            rule = self._validator.rule_now(schema_id, version)
             if rule is None:
                 return False
             rules.append(rule)
-        rule = rules[0]
-        if named.count == 1 and named.payloads:
-            payload = named.payloads[0]
-            if rule.must_wait(len(payload)):
-                return False
-            self._heed(validator.apply(rule, payload), 0, 1)
-            return True
         if _turns(rules, named) > 1:
             return False
         self._judge_run(rules, named, 0, named.count)
+        return True
+
+    def _admits_one(self, named: tuple[int, int], payload: bytes) -> bool:
+        rule = self._validator.rule_now(*named)
+        if rule is None or rule.must_wait(len(payload)):
+            return False
+        self._heed(self._validator.apply(rule, payload), 0, 1)
         return True
 
     def hold(self, held: HeldPublish) -> None:
@@ -201,15 +203,20 @@ class SchemaJudge:
     def _judge_run(self, rules: list[Rule], named: NamedPayloads, first: int, last: int) -> None:
         """Judge the messages from `first` to before `last`."""
         validator, which, payloads = self._validator, named.which, named.payloads
-        if which is None and (rules[0].schema is None or not payloads):
-            self._heed(validator.apply_to_all(rules[0], last - first), first, named.count)
-            return
-        for index in range(first, last):
-            rule = rules[0] if which is None else rules[which[index]]
-            # Payloads nobody asked for when the message came are not asked for now either.
-            verdict = validator.apply(rule, payloads[index]) if payloads else validator.apply_to_all(rule, 1)
-            if verdict.reason is not None:
+        if which is not None:
+            for index in range(first, last):
+                rule = rules[which[index]]
+                # Payloads nobody asked for when the message came are not asked for now either.
+                verdict = (
+                    validator.apply(rule, payloads[index]) if payloads else validator.apply_to_all(rule, 1)
+                )
                 self._heed(verdict, index, named.count)
+        elif rules[0].schema is None or not payloads:
+            self._heed(validator.apply_to_all(rules[0], last - first), first, named.count)
+        else:
+            with closing(validator.failures_among(rules[0], payloads[first:last])) as failures:
+                for place, verdict in failures:
+                    self._heed(verdict, first + place, named.count)
 
     def _heed(self, verdict: Verdict, index: int, count: int) -> None:
         """Refuse the publish if the verdict says so; else tell of it now and then."""

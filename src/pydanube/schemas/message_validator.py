@@ -15,6 +15,7 @@ What a schema's name alone decides is a `Rule`: many messages that name one sche
 A caller whose topic has the policy `none` asks nothing at all (`is_idle`).
 """
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -81,7 +82,7 @@ class MessageValidator:
         self._loaded = loaded
         self._config = config
         self._rules: dict[tuple[int, int], Rule] = {}
-        """Of schemas met under the present configuration: making a rule takes as long as a short payload's check."""
+        """Of schemas payloads were checked against under the present configuration."""
         self.checked_under = {ValidationPolicy.WARN: 0, ValidationPolicy.ENFORCE: 0}
         self.failures: dict[Reason, int] = dict.fromkeys(Reason, 0)
 
@@ -120,6 +121,10 @@ class MessageValidator:
         config = self._config
         if not schema_id or config.subject is None:
             return _rule_without_schema(config)
+        version = schema_version or FIRST_VERSION
+        rule = self._rules.get((schema_id, version))
+        if rule is not None and rule.schema is self._loaded.get(schema_id, version):
+            return rule
         if config.validation_policy is ValidationPolicy.NONE:
             return _UNASKED
         subject = self._loaded.subject_of(schema_id)
@@ -127,15 +132,12 @@ class MessageValidator:
             return None
         if subject != config.subject or not config.enable_payload_validation:
             return _rule_by_subject(config, schema_id, subject)
-        version = schema_version or FIRST_VERSION
         schema = self._loaded.get(schema_id, version)
         if schema is None:
             return None
-        rule = self._rules.get((schema_id, version))
-        if rule is None or rule.schema is not schema:
-            if len(self._rules) >= RULES_MAX:
-                self._rules.clear()
-            rule = self._rules[schema_id, version] = _rule_by_schema(config, version, schema)
+        if len(self._rules) >= RULES_MAX:
+            self._rules.clear()
+        rule = self._rules[schema_id, version] = _rule_by_schema(config, version, schema)
         return rule
 
     async def rule(self, schema_id: int | None, schema_version: int | None) -> Rule:
@@ -161,6 +163,23 @@ class MessageValidator:
         self.checked_under[rule.policy] += 1
         problem = schema.check_payload(payload)
         return ACCEPTED if problem is None else self._misfit(rule, problem)
+
+    def failures_among(
+        self, rule: Rule, payloads: Sequence[bytes]
+    ) -> Generator[tuple[int, Verdict], None, None]:
+        """Place and verdict of the messages that fail; those up to where the caller stops are counted."""
+        schema = rule.schema
+        assert schema is not None, "a rule without schema has one verdict: apply_to_all"
+        check = schema.check_payload
+        looked_at = 0
+        try:
+            for payload in payloads:
+                looked_at += 1
+                problem = check(payload)
+                if problem is not None:
+                    yield looked_at - 1, self._misfit(rule, problem)
+        finally:
+            self.checked_under[rule.policy] += looked_at
 
     async def apply_aside(self, rule: Rule, payload: bytes) -> Verdict:
         """As `apply`, with the payload checked in a thread."""
