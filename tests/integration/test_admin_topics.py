@@ -7,6 +7,7 @@ import pytest
 from broker_harness.admin_client import AdminClient
 from broker_harness.native_wire import refused_with
 from broker_harness.running_broker import RunningBroker, StartBroker
+from broker_harness.schema_wire import ask, configure, register
 from broker_harness.wire_client import SHARED, Status, WireClient, refused
 
 from pydanube.kernel.errors import ErrorCode
@@ -157,6 +158,33 @@ async def test_a_subject_nobody_registered_is_described_by_its_name_only(admin: 
     assert described.schema_subject == "String"
     for field in ("schema_id", "schema_version", "schema_type", "compatibility_mode"):
         assert not described.HasField(field)
+
+
+async def test_a_topic_is_described_with_its_schema_as_it_is_now(
+    admin: AdminClient, client: WireClient
+) -> None:
+    async def schema() -> tuple[str, int, int, str, str]:
+        found = await admin.call("DescribeTopic", name=TOPIC)
+        return (
+            found.schema_subject,
+            found.schema_id,
+            found.schema_version,
+            found.schema_type,
+            found.compatibility_mode,
+        )
+
+    await admin.call("CreateTopic", name=TOPIC, schema_subject="order")
+    await register(client, "other")
+    first = await register(client, "order", b'{"type": "object"}', "json_schema")
+    assert await schema() == ("order", first.schema_id, 1, "json_schema", "BACKWARD")
+    await ask(client, "SetCompatibilityMode", subject="order", compatibility_mode="none")
+    await register(client, "order", b'{"type": "string"}', "json_schema")
+    assert await schema() == ("order", first.schema_id, 2, "json_schema", "NONE")
+    for version in (1, 2):
+        await ask(client, "DeleteSchemaVersion", subject="order", version=version)
+    assert await schema() == ("order", 0, 0, "", "")
+    await configure(client, TOPIC, "other")
+    assert (await schema())[0] == "other"
 
 
 @pytest.mark.parametrize("name", ["/default/unknown", "no name"])
