@@ -1,54 +1,36 @@
 """`danube consume`: show the messages of a subscription as they arrive."""
 
 import asyncio
-import base64
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from pydanube.cli.failures import Url, run_async
+from pydanube.cli.messages import (
+    ShownMessage,
+    message_document,
+    messages_output_option,
+    native_message,
+    payload_text,
+    printable,
+    shown_payload,
+)
+from pydanube.cli.payload_decoding import PayloadDecoder, registry_at
+from pydanube.cli.positions import Start
 from pydanube.client.position import Position
-from pydanube.kernel.errors import DanubeError, Rejected
+from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.policies import SubscriptionType
 
-SHOWN_BYTES_MAX: Final = 1024
 _TYPES: Final = {
     "exclusive": SubscriptionType.EXCLUSIVE,
     "shared": SubscriptionType.SHARED,
     "fail-over": SubscriptionType.FAILOVER,
     "key-shared": SubscriptionType.KEY_SHARED,
 }
-
-
-class Start(click.ParamType[Position]):
-    """Where a subscription begins."""
-
-    name = "earliest|latest|OFFSET|TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
-        if isinstance(value, Position):
-            return value
-        try:
-            if value in ("earliest", "latest"):
-                return Position(value)
-            if value.isdigit():
-                return Position.offset(int(value))
-            # A time without a zone is one of this machine's.
-            return Position.timestamp(datetime.fromisoformat(value).astimezone())
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is neither earliest, latest, an offset nor a time such as 2026-01-31T12:00",
-                param,
-                ctx,
-            )
-        except Rejected as error:
-            self.fail(error.text, param, ctx)
 
 
 @click.command()
@@ -80,7 +62,8 @@ class Start(click.ParamType[Position]):
     metavar="SECONDS",
     help="Stop when none came for this long.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--raw", is_flag=True, help="Do not decode payloads by their schema.")
+@messages_output_option
 def consume(*, count: int | None, timeout: float | None, output: str, **options: Any) -> None:
     """Receive messages, print and acknowledge them, until Ctrl-C.
 
@@ -114,21 +97,14 @@ class _Joining:
     subscription: str
     sub_type: SubscriptionType
     start: Position
+    raw: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Received:
     """A message of either protocol, and how to acknowledge it."""
 
-    payload: bytes
-    topic: str
-    offset: int | None
-    """None on a non-reliable topic."""
-    producer: str
-    publish_time_ms: int
-    attributes: dict[str, str]
-    key: str | None
-    schema_id: int | None
+    message: ShownMessage
     ack: Callable[[], Awaitable[None]]
 
 
@@ -136,22 +112,26 @@ Receive = Callable[[], Awaitable[_Received]]
 
 
 async def _consume(joining: _Joining, view: "_View", *, count: int | None, timeout: float | None) -> None:
-    async with _native(joining) if joining.protocol == "native" else _grpc(joining) as receive:
+    opening = _native(joining) if joining.protocol == "native" else _grpc(joining)
+    async with opening as receive, registry_at(joining.service_addr) as registry:
+        decoder = None if joining.raw else PayloadDecoder(registry)
         view.say(
             f"Consumer {joining.consumer} subscribed to {joining.topic} as {joining.subscription}", fg="green"
         )
         while count is None or view.received < count:
             try:
                 async with asyncio.timeout(timeout):
-                    message = await receive()
+                    received = await receive()
             except TimeoutError:
                 return
-            view.show(message)
+            view.show(received.message if decoder is None else await decoder.decode(received.message))
             try:
-                await message.ack()
+                await received.ack()
             except DanubeError as error:
                 # It will come again; that is better than to stop.
-                click.secho(f"acknowledging offset {message.offset} failed: {error.text}", fg="red", err=True)
+                click.secho(
+                    f"acknowledging offset {received.message.offset} failed: {error.text}", fg="red", err=True
+                )
 
 
 @asynccontextmanager
@@ -170,17 +150,7 @@ async def _native(joining: _Joining) -> AsyncIterator[Receive]:
 
             async def receive() -> _Received:
                 message = await consumer.receive()
-                return _Received(
-                    payload=message.payload,
-                    topic=message.topic,
-                    offset=message.offset,
-                    producer=message.producer_name,
-                    publish_time_ms=message.publish_time_ms,
-                    attributes=message.attributes,
-                    key=message.key,
-                    schema_id=message.schema_id,
-                    ack=lambda: consumer.ack(message, confirm=True),
-                )
+                return _Received(native_message(message), lambda: consumer.ack(message, confirm=True))
 
             yield receive
 
@@ -206,7 +176,7 @@ async def _grpc(joining: _Joining) -> AsyncIterator[Receive]:
                 counted = message.offset > last_offsets.get(message.topic, 0)
                 if counted:
                     last_offsets[message.topic] = message.offset
-                return _Received(
+                shown = ShownMessage(
                     payload=message.payload,
                     topic=message.topic,
                     offset=message.offset if counted else None,
@@ -215,8 +185,8 @@ async def _grpc(joining: _Joining) -> AsyncIterator[Receive]:
                     attributes=message.attributes,
                     key=message.routing_key,
                     schema_id=message.schema_id,
-                    ack=lambda: consumer.ack(message),
                 )
+                return _Received(shown, lambda: consumer.ack(message))
 
             yield receive
 
@@ -232,57 +202,18 @@ class _View:
         # Not among the messages: stdout stays what a program can read.
         click.secho(text, fg=fg, err=True)
 
-    def show(self, message: _Received) -> None:
+    def show(self, message: ShownMessage) -> None:
         self.received += 1
         if self.output == "json":
-            click.echo(json.dumps(_as_json(message)))
+            click.echo(json.dumps(message_document(message)))
             return
-        size = len(message.payload)
-        tail = f"Size: {size} bytes, Total received: {self.received}"
+        tail = f"Size: {len(message.payload)} bytes, Total received: {self.received}"
         if message.offset is not None:
-            shown = _text(message.payload[:SHOWN_BYTES_MAX]) + ("…" if size > SHOWN_BYTES_MAX else "")
-            quoted = click.style(f'"{shown}"', bold=True)
+            quoted = click.style(f'"{shown_payload(message)}"', bold=True)
             click.echo(f"Received reliable message: {quoted}, Topic offset: {message.offset}, {tail}")
         else:
-            click.echo(f"Received message: {click.style(_text(message.payload), bold=True)}, {tail}")
+            whole = shown_payload(message) if message.decoded is not None else payload_text(message.payload)
+            click.echo(f"Received message: {click.style(whole, bold=True)}, {tail}")
         if message.attributes:
-            pairs = ", ".join(
-                f"{_printable(k)}={_printable(v)}" for k, v in sorted(message.attributes.items())
-            )
+            pairs = ", ".join(f"{printable(k)}={printable(v)}" for k, v in sorted(message.attributes.items()))
             click.echo(f"Attributes: {pairs}")
-
-
-def _text(payload: bytes) -> str:
-    """The payload as text if it is text; a cut in the middle of a character does not make it binary."""
-    try:
-        return _printable(payload.decode())
-    except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data" and len(payload) == SHOWN_BYTES_MAX:
-            return _printable(payload[: error.start].decode())
-        return f"<{len(payload)} bytes, not text>"
-
-
-def _printable(text: str) -> str:
-    """A terminal must not obey what a message says; a pipe gets the text as it is."""
-    if not sys.stdout.isatty():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
-def _as_json(message: _Received) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "topic": message.topic,
-        "offset": message.offset,
-        "producer": message.producer,
-        "publish_time": message.publish_time_ms,
-        "attributes": message.attributes,
-    }
-    if message.key is not None:
-        fields["routing_key"] = message.key
-    if message.schema_id is not None:
-        fields["schema_id"] = message.schema_id
-    try:
-        fields["payload"] = message.payload.decode()
-    except UnicodeDecodeError:
-        fields["payload_base64"] = base64.b64encode(message.payload).decode()
-    return fields

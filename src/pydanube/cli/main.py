@@ -13,10 +13,19 @@ _COMMANDS: Final = {
     "produce": "Publish messages to a topic.",
     "consume": "Receive, print and acknowledge messages.",
     "bench": "Measure a broker: publish, consume, end-to-end latency.",
-    "topics": "Look at topics and their storage.",
+    "tail": "Follow a topic, without a subscription.",
+    "peek": "Look at stored messages, without consuming them.",
+    "replay": "Publish stored messages again, to the same or another topic.",
+    "topics": "Make, look at and delete topics.",
+    "subscriptions": "Look at subscriptions, move them, decide about messages that fail.",
+    "namespaces": "Make and delete namespaces, set their limits.",
+    "schemas": "Register schemas, look at them, check changes.",
+    "brokers": "List brokers, take them out of service, spread topics over them.",
+    "cluster": "Show the members of a cluster, add and remove them.",
     "segments": "List, verify and export the sealed history of a topic.",
     "import": "Make a topic of history from elsewhere.",
     "config": "Check or show the configuration of a broker.",
+    "completion": "Print what makes your shell complete this command.",
 }
 """Name and help of each command; it lives in the module of its name."""
 _MODULES: Final = {"import": "import_history"}

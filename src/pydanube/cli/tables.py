@@ -50,6 +50,14 @@ def show_rows(
     _print(table)
 
 
+def show_done(text: str, document: object, output: str) -> None:
+    """What was done, in a sentence, or as the document."""
+    if output == "table":
+        click.secho(text, fg="green")
+    else:
+        show_document(document, output)
+
+
 def show_document(document: object, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(document, indent=2))

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pydanube.wire.grpc_connection import GrpcServer
+from pydanube.protocol import danube_admin_pb2 as pb
+from pydanube.wire.admin_calls import methods
+from pydanube.wire.grpc_connection import GrpcServer, Handler, asynchronous
 from pydanube.wire.listener import server_tls
-from pydanube.wire.routes import AdminPlane
+from pydanube.wire.storage_admin_service import StorageAdminService
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("stored_history")
@@ -57,19 +59,33 @@ def serving(history: StoredHistory, tls: ssl.SSLContext | None = None) -> Iterat
     thread.start()
 
     async def start() -> tuple[asyncio.Server, GrpcServer]:
-        server = GrpcServer(AdminPlane.of(history).routes())
+        server = GrpcServer(_routes(history))
         return await loop.create_server(server.new_connection, "127.0.0.1", 0, ssl=tls), server
 
-    acceptor, server = asyncio.run_coroutine_threadsafe(start(), loop).result()
-
-    async def stop() -> None:
+    async def stop(acceptor: asyncio.Server, server: GrpcServer) -> None:
         acceptor.close()
         await server.connections.drain(1.0)
 
     try:
-        yield acceptor.sockets[0].getsockname()[1]
+        acceptor, server = asyncio.run_coroutine_threadsafe(start(), loop).result()
+        try:
+            yield acceptor.sockets[0].getsockname()[1]
+        finally:
+            asyncio.run_coroutine_threadsafe(stop(acceptor, server), loop).result()
     finally:
-        asyncio.run_coroutine_threadsafe(stop(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _routes(history: StoredHistory) -> dict[str, Handler]:
+    """What there is to say about storage, and that every topic is a reliable one."""
+
+    async def describe_topic(body: bytes) -> pb.DescribeTopicResponse:
+        name = pb.DescribeTopicRequest.FromString(body).name
+        return pb.DescribeTopicResponse(name=name, broker_id="7", delivery="Reliable")
+
+    answers = StorageAdminService(history).methods() | methods(
+        "danube_admin.TopicAdmin", {"DescribeTopic": describe_topic}
+    )
+    return {path: asynchronous(answer) for path, answer in answers.items()}

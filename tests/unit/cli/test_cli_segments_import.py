@@ -108,6 +108,21 @@ def test_a_gap_is_refused_with_the_option_that_helps(
     assert json.loads(again.stdout)["messages"] == 16
 
 
+def test_messages_out_of_order_are_sorted_when_that_is_allowed(
+    history: StoredHistory, admin_addr: str, source: Path
+) -> None:
+    late = [15, 18, 16, 17, 19]
+    (source / "data-15-1700000001.dnb1").write_bytes(b"".join(frame(offset) for offset in late))
+    result = danube_import(source, "--admin-addr", admin_addr)
+    assert result.exit_code == 1
+    assert "(--reorder)" in result.stderr
+    again = danube_import(source, "--admin-addr", admin_addr, "--reorder", "-o", "json")
+    assert again.exit_code == 0, again.output
+    document = json.loads(again.stdout)
+    assert (document["messages"], document["kept"], document["out_of_order"]) == (15, 15, 2)
+    assert [(each.start_offset, each.end_offset) for each in history.imported] == [(5, 19)]
+
+
 def test_damage_is_refused_with_the_option_that_helps(
     history: StoredHistory, admin_addr: str, source: Path
 ) -> None:
@@ -174,6 +189,7 @@ def test_ctrl_c_ends_the_import_and_leaves_nothing(
         (["--dnb1", "."], "Missing option '--topic'"),
         (["--dnb1", "nowhere", "--topic", "/a/b"], "does not exist"),
         (["--dnb1", ".", "--topic", "a b"], "invalid topic name '/a b'"),
+        (["--dnb1", ".", "--topic", "/a/b", "--reorder", "--renumber"], "choose one of them"),
     ],
 )
 def test_wrong_options_of_an_import_end_with_2(arguments: list[str], words: str) -> None:
