@@ -395,6 +395,17 @@ async def test_connected_consumers_go_on_at_the_new_place(admin: AdminClient, cl
     assert await (await consumer.open()).take_acked(2) == ["b", "c"]
 
 
+async def test_native_consumers_are_told_of_the_new_place(broker: RunningBroker, admin: AdminClient) -> None:
+    client = await broker.native()
+    producer = await client.open_producer(TOPIC)
+    consumer = await client.subscribe(TOPIC)
+    await producer.send_rows("a", "b", "c")
+    assert await consumer.take_acked(3) == ["a", "b", "c"]
+    await admin.call("ResetCursor", **SUBSCRIPTION, position={"kind": EARLIEST})
+    assert await consumer.seeked() == 0
+    assert await consumer.take_acked(3) == ["a", "b", "c"]
+
+
 async def test_a_cursor_that_cannot_be_reset_says_why(admin: AdminClient, client: WireClient) -> None:
     await client.create_producer(TOPIC)
     with refused(Status.NOT_FOUND, "no subscription 'subscription'"):

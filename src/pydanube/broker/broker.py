@@ -389,6 +389,7 @@ class Broker:
         """Move a whole subscription, also backwards; returns the offset it goes on with."""
         topic = self._topic_of(consumer)
         async with topic.changing:
+            topic.check_exists()
             return await move_subscription(topic, consumer.subscription, position, self._store)
 
     async def open_reader(

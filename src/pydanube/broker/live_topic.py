@@ -91,4 +91,6 @@ class LiveTopic(Topic):
 
     def idle_subscriptions(self, now_ms: int) -> list[LiveSubscription]:
         """Those whose messages have found no consumer for too long."""
+        if self._is_deleted:
+            return []
         return [subscription for subscription in self._live if subscription.machine.is_removable(now_ms)]
