@@ -14,6 +14,7 @@ from pydanube.client.position import Position
 from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader
 from pydanube.client.retries import Retries
+from pydanube.client.schemas import SchemaRef, Schemas
 from pydanube.client.tls import TLS
 from pydanube.kernel.errors import (
     Conflict,
@@ -47,6 +48,8 @@ __all__ = [
     "Rejected",
     "Retries",
     "Run",
+    "SchemaRef",
+    "Schemas",
     "SubscriptionType",
     "Timeout",
     "Unavailable",

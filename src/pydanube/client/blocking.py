@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from pydanube.client import client as asynchronous
+from pydanube.client.blocking_schemas import BlockingSchemas
 from pydanube.client.cluster import Location
 from pydanube.client.consumer import Consumer as AsyncConsumer
 from pydanube.client.consumer import Delivered
@@ -86,6 +87,8 @@ class Client(_Opened):
     def __init__(self, client: asynchronous.Client) -> None:
         self._client = client
         self._loop: LoopThread | None = None
+        self.schemas = BlockingSchemas(client.schemas, self._running_loop)
+        """The schema registry."""
 
     def open(self) -> None:
         loop = self._running_loop()

@@ -1,6 +1,7 @@
 """The way in: a client of one cluster, which makes producers, consumers and readers."""
 
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 
 from pydanube.client.address import Address
@@ -11,7 +12,9 @@ from pydanube.client.outgoing import Batching
 from pydanube.client.position import AnyPosition
 from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader
+from pydanube.client.registry_channel import RegistryChannel
 from pydanube.client.retries import Retries
+from pydanube.client.schemas import AnySchema, SchemaRef, Schemas
 from pydanube.client.tls import TLS
 from pydanube.client.topic_producer import ProducerOptions
 from pydanube.kernel.errors import Rejected
@@ -57,6 +60,8 @@ class Client:
             seed = Address(seed.host, seed.port, tls=True)
         context = (tls or TLS()).context() if seed.tls else None
         self._cluster = Cluster(seed, Dialling(timeout, token, context), retries or Retries())
+        self.schemas = Schemas(self._cluster, RegistryChannel(seed, token=token, tls=tls, timeout=timeout))
+        """The schema registry."""
 
     async def __aenter__(self) -> "Client":
         await self.open()
@@ -77,6 +82,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections. Close producers and consumers first: they have something to say before."""
+        await self.schemas.close()
         await self._cluster.close()
 
     def producer(
@@ -89,6 +95,7 @@ class Client:
         exclusive: bool = False,
         batching: Batching | None = None,
         max_pending_bytes: int = 16 * 1024 * 1024,
+        schema: AnySchema | None = None,
         schema_subject: str | None = None,
         partitions: int | None = None,
     ) -> Producer:
@@ -102,15 +109,18 @@ class Client:
             exclusive: be the only producer.
             batching: when collected messages leave.
             max_pending_bytes: how much may be unanswered; senders wait beyond that.
-            schema_subject: schema the messages belong to.
+            schema: schema of the messages, a subject or a SchemaRef: the topic is bound to the subject if it is to
+                none, and every message that names no other schema names this one.
+            schema_subject: binds the topic in the same way, and leaves it to the messages to name a schema.
             partitions: publish to that many partitions; without it, to those the topic has.
         """
+        reference = SchemaRef(schema) if isinstance(schema, str) else schema
         options = ProducerOptions(
             reliable=reliable,
             idempotent=reliable if idempotent is None else idempotent,
             exclusive=exclusive,
             batching=batching or Batching(),
-            schema_subject=schema_subject,
+            schema_subject=schema_subject if reference is None else reference.subject,
         )
         return Producer(
             self._cluster,
@@ -119,6 +129,7 @@ class Client:
             options=options,
             max_pending_bytes=max_pending_bytes,
             partitions=partitions,
+            schema=None if reference is None else partial(self.schemas.resolve, reference),
         )
 
     def consumer(

@@ -22,11 +22,13 @@ CODECS: Final[dict[Codec, int]] = {None: layout.NONE, "lz4": layout.LZ4, "zstd":
 
 
 class Sender(NamedTuple):
-    """Who publishes, as the broker knows it."""
+    """Who publishes, as the broker knows it, and the schema of messages that name none themselves."""
 
     producer_id: int
     name: str
     topic: str
+    schema_id: int | None = None
+    schema_version: int | None = None
 
 
 class Timing(NamedTuple):
@@ -60,14 +62,15 @@ def encode_row(sender: Sender, payload: bytes, common: Common, compaction_key: b
         attributes[TTL_ATTRIBUTE] = str(ttl)
     if compaction_key is not None:
         attributes[COMPACTION_KEY_ATTRIBUTE] = compaction_key.decode()
+    schema_id, schema_version = _schema(sender, common.schema_id, common.schema_version)
     row = danube_pb2.StreamMessage(
         msg_id=danube_pb2.MsgID(producer_id=sender.producer_id, topic_name=sender.topic),
         payload=payload,
         publish_time=common.publish_time or 0,
         producer_name=sender.name,
         attributes=attributes,
-        schema_id=common.schema_id,
-        schema_version=common.schema_version,
+        schema_id=schema_id,
+        schema_version=schema_version,
         routing_key=common.key,
     )
     body = row.SerializeToString()
@@ -97,6 +100,10 @@ def encode_columns(
     # Here, because Arrow takes longer to load than a small program to run.
     from pydanube.protocol.native import arrow  # noqa: PLC0415
 
+    if sender.schema_id is not None and schema_ids is not None:
+        versions = schema_versions or [None] * len(schema_ids)
+        named = [_schema(sender, *each) for each in zip(schema_ids, versions, strict=True)]
+        schema_ids, schema_versions = [each[0] for each in named], [each[1] for each in named]
     return arrow.encode_payloads(
         payloads,
         encode_head(sender, common),
@@ -112,15 +119,25 @@ def encode_columns(
 
 def encode_head(sender: Sender, common: Common) -> pb.BatchHead:
     deliver_at, deliver_after, ttl = common.timing
+    schema_id, schema_version = _schema(sender, common.schema_id, common.schema_version)
     return pb.BatchHead(
         producer_id=sender.producer_id,
         producer_name=sender.name,
         publish_time=common.publish_time,
-        schema_id=common.schema_id,
-        schema_version=common.schema_version,
+        schema_id=schema_id,
+        schema_version=schema_version,
         routing_key=common.key,
         attributes=common.attributes or {},
         deliver_at=deliver_at or None,
         deliver_after=deliver_after or None,
         ttl=ttl or None,
     )
+
+
+def _schema(
+    sender: Sender, schema_id: int | None, schema_version: int | None
+) -> tuple[int | None, int | None]:
+    """What a message names itself, or its sender's schema."""
+    if schema_id is None and schema_version is None:
+        return sender.schema_id, sender.schema_version
+    return schema_id, schema_version

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Unpack, cast
 
@@ -56,7 +56,9 @@ class Producer:
         options: ProducerOptions,
         max_pending_bytes: int,
         partitions: int | None,
+        schema: Callable[[], Awaitable[tuple[int, int]]] | None = None,
     ) -> None:
+        """`schema` tells the id and version of the schema that messages name unless they say otherwise."""
         self.topic: Final = topic
         self.name: Final = check_name(name or f"producer-{secrets.token_hex(6)}", what="producer name")
         if max_pending_bytes < 1 or (partitions is not None and partitions < 1):
@@ -64,6 +66,7 @@ class Producer:
         self._cluster = cluster
         self._options = options
         self._partitions = partitions
+        self._schema = schema
         self.budget: Final = Budget(max_pending_bytes)
         self._batch_bytes_max = options.batching.max_bytes
         self._last_index = options.batching.max_messages - 1
@@ -92,6 +95,10 @@ class Producer:
         ]
         try:
             await asyncio.gather(*(lane.open() for lane in self._lanes))
+            if self._schema is not None:
+                schema_id, version = await self._schema()
+                for lane in self._lanes:
+                    lane.stamp(schema_id, version)
         except BaseException:
             await self._close_lanes()
             raise

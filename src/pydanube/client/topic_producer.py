@@ -98,6 +98,10 @@ class TopicProducer:
         """Register with the broker for the first time."""
         await self._cluster.with_retries(self._open_channel)
 
+    def stamp(self, schema_id: int, schema_version: int) -> None:
+        """From now on messages that name no schema name this one."""
+        self._sender = self._sender._replace(schema_id=schema_id, schema_version=schema_version)
+
     # Collecting
 
     def add(self, payload: bytes, extras: Extras, timing: Timing) -> PendingSend:
@@ -385,7 +389,7 @@ class TopicProducer:
             connection.detach(channel)
             raise problem
         self.payload_bytes_max = min(opened.message_bytes_max or ROW_BYTES_MAX, ROW_BYTES_MAX)
-        self._sender = Sender(opened.producer_id, self._name, self.topic)
+        self._sender = self._sender._replace(producer_id=opened.producer_id)
         self._connection, self._channel = connection, channel
 
     async def _open_producer(self, connection: Connection) -> tuple[pb.ProducerOpened, int]:
