@@ -44,6 +44,8 @@ class Received:
     payload: bytes
     attributes: dict[str, str] = field(hash=False)
     key: str | None
+    schema_id: int | None = None
+    schema_version: int | None = None
 
     @property
     def text(self) -> str:
@@ -61,11 +63,12 @@ class Pending:
         self._reply = reply
         self._answered.set()
 
-    def wait(self, within: float = REPLY_SECONDS_MAX) -> None:
+    def wait(self, within: float = REPLY_SECONDS_MAX) -> Any:
         if not self._answered.wait(within):
             raise AssertionError(f"the client gave no answer within {within} s")
         if error := self._reply.get("error"):
             raise ClientError(error["code"], error["text"])
+        return self._reply["ok"]
 
 
 class Agent:
@@ -106,8 +109,8 @@ class Agent:
         self._process.stdin.flush()
         return pending
 
-    def call(self, verb: str, **fields: Any) -> None:
-        self.begin(verb, **fields).wait()
+    def call(self, verb: str, **fields: Any) -> Any:
+        return self.begin(verb, **fields).wait()
 
     def producer(
         self,
@@ -117,6 +120,7 @@ class Agent:
         reliable: bool = True,
         partitions: int = 0,
         retries: int = CLIENT_DEFAULT,
+        schema: dict[str, Any] | None = None,
     ) -> "RemoteProducer":
         label = f"p{next(self._ids)}"
         self.call(
@@ -127,6 +131,7 @@ class Agent:
             reliable=reliable,
             partitions=partitions,
             retries=retries,
+            **{"schema": schema} if schema else {},
         )
         return RemoteProducer(self, label)
 

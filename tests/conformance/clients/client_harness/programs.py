@@ -122,15 +122,18 @@ PROGRAMS: Mapping[str, ClientProgram] = {
             "crate danube-client 0.16.0 (published)",
             ("cargo", "cc", "cmake"),
             build_rust,
+            lacks=frozenset({"schemas"}),
             may_stop_when_cut_off=True,
         ),
-        ClientProgram("go", "grpc-go, behaving as the Go client", ("go",), build_go),
+        ClientProgram(
+            "go", "grpc-go, behaving as the Go client", ("go",), build_go, lacks=frozenset({"schemas"})
+        ),
         ClientProgram(
             "java",
             "grpc-java, behaving as the Java client",
             ("java", "javac", "mvn"),
             build_java,
-            lacks=frozenset({"keys", "nack", "unasked partitions"}),
+            lacks=frozenset({"keys", "nack", "schemas", "unasked partitions"}),
             missing_topic_code="NOT_FOUND",
         ),
     )

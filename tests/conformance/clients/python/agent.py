@@ -20,6 +20,7 @@ from danube import (
     ProducerOptions,
     SubType,
 )
+from danube.schema import CompatibilityMode, SchemaType
 
 LINE_BYTES_MAX = 32 << 20
 SUBSCRIPTION_TYPES = {
@@ -48,19 +49,75 @@ class Agent:
 
     async def perform(self, command: dict[str, Any]) -> None:
         try:
-            await getattr(self, "do_" + command["do"])(command)
+            outcome = await getattr(self, "do_" + command["do"])(command)
         except Exception as error:
             emit({"id": command["id"], "error": describe(error)})
         else:
-            emit({"id": command["id"], "ok": {}})
+            emit({"id": command["id"], "ok": outcome or {}})
 
     async def do_producer(self, command: dict[str, Any]) -> None:
         strategy = DispatchStrategy.RELIABLE if command["reliable"] else DispatchStrategy.NON_RELIABLE
         builder = self.client.new_producer().with_topic(command["topic"]).with_name(command["name"])
         builder = builder.with_dispatch_strategy(strategy).with_partitions(command["partitions"])
+        if schema := command.get("schema"):
+            match schema:
+                case {"subject": subject, "version": version}:
+                    builder = builder.with_schema_version(subject, version)
+                case {"subject": subject, "min_version": version}:
+                    builder = builder.with_schema_min_version(subject, version)
+                case {"subject": subject}:
+                    builder = builder.with_schema_subject(subject)
         producer = builder.with_options(ProducerOptions(max_retries=command["retries"])).build()
         await producer.create()
         self.producers[command["label"]] = producer
+
+    async def do_register_schema(self, command: dict[str, Any]) -> dict[str, Any]:
+        builder = self.client.schema().register_schema(command["subject"])
+        builder = builder.with_type(SchemaType.parse(command["type"]))
+        builder = builder.with_schema_data(command["definition"].encode())
+        return {"schema_id": await builder.execute()}
+
+    async def do_get_schema(self, command: dict[str, Any]) -> dict[str, Any]:
+        schemas = self.client.schema()
+        if "subject" in command:
+            info = await schemas.get_latest_schema(command["subject"])
+        else:
+            info = await schemas.get_schema_version(command["schema_id"], command["version"])
+        return vars(info) | {"schema_definition": info.schema_definition_as_string()}
+
+    async def do_schema_versions(self, command: dict[str, Any]) -> dict[str, Any]:
+        return {"versions": await self.client.schema().list_versions(command["subject"])}
+
+    async def do_check_schema(self, command: dict[str, Any]) -> dict[str, Any]:
+        mode = CompatibilityMode.parse(command["mode"]) if command["mode"] else None
+        is_compatible, errors = await self.client.schema().check_compatibility(
+            command["subject"], command["definition"].encode(), SchemaType.parse(command["type"]), mode
+        )
+        return {"is_compatible": is_compatible, "errors": errors}
+
+    async def do_set_schema_mode(self, command: dict[str, Any]) -> dict[str, Any]:
+        mode = CompatibilityMode.parse(command["mode"])
+        success, _ = await self.client.schema().set_compatibility_mode(command["subject"], mode)
+        return {"success": success}
+
+    async def do_delete_schema(self, command: dict[str, Any]) -> dict[str, Any]:
+        success, _ = await self.client.schema().delete_schema_version(command["subject"], command["version"])
+        return {"success": success}
+
+    async def do_configure_topic(self, command: dict[str, Any]) -> dict[str, Any]:
+        success, message = await self.client.schema().configure_topic_schema(
+            command["topic"], command["subject"], command["policy"], command["payloads"]
+        )
+        return {"success": success, "message": message}
+
+    async def do_topic_schema(self, command: dict[str, Any]) -> dict[str, Any]:
+        config = await self.client.schema().get_topic_schema_config(command["topic"])
+        return {
+            "subject": config.schema_subject,
+            "policy": config.validation_policy,
+            "payloads": config.enable_payload_validation,
+            "schema_id": config.schema_id,
+        }
 
     async def do_send(self, command: dict[str, Any]) -> None:
         producer = self.producers[command["label"]]
@@ -130,6 +187,8 @@ def event_of(label: str, tag: int, message: Any) -> dict[str, Any]:
         "payload": base64.b64encode(message.payload).decode(),
         "attributes": dict(message.attributes),
         "key": message.routing_key if message.HasField("routing_key") else None,
+        "schema_id": message.schema_id if message.HasField("schema_id") else None,
+        "schema_version": message.schema_version if message.HasField("schema_version") else None,
     }
 
 
