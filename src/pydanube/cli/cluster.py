@@ -48,7 +48,7 @@ async def status(admin: AdminConnection, *, output: str) -> None:
     if answer.learners:
         lines.append(("Learners:", str(list(answer.learners))))
     for label, text in lines:
-        click.echo(f"{click.style(label, bold=True):<14} {text}")
+        click.echo(f"{click.style(f'{label:<13}', bold=True)} {text}")
 
 
 @cluster.command("add-node")

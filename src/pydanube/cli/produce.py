@@ -6,12 +6,15 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
 from pydanube.kernel.errors import DanubeError
+
+if TYPE_CHECKING:
+    from pydanube.client.schemas import SchemaRef
 
 INTERVAL_MS_MIN: Final = 100
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -124,6 +127,11 @@ class _Work:
         return self.producer_name or PRODUCER_NAME
 
     @property
+    def own_subject(self) -> str:
+        """Of a schema that is registered first."""
+        return self.topic.removeprefix("/").replace("/", "-")
+
+    @property
     def from_stdin(self) -> bool:
         return self.file == "-"
 
@@ -141,12 +149,6 @@ class _Work:
             raise click.UsageError("--schema-version and --schema-min-version exclude each other")
         if (self.schema_version or self.schema_min_version) and not self.schema_subject:
             raise click.UsageError("--schema-version and --schema-min-version need --schema-subject")
-        if (self.schema_version or self.schema_min_version) and self.protocol == "native":
-            raise click.UsageError("--schema-version and --schema-min-version need --protocol grpc")
-        if self.schema_file:
-            raise click.ClickException(
-                "--schema-file needs a schema registry, which this release does not have yet: send without it"
-            )
 
     async def payloads(self) -> AsyncIterator[bytes]:
         """What to send, one after the other, at the asked pace."""
@@ -165,7 +167,8 @@ class _Work:
 
 
 async def _produce(work: _Work) -> None:
-    async with _opened(work) as send:
+    schema = await _register(work) if work.schema_file is not None else None
+    async with _opened(work, schema) as send:
         _say(work, f"Producer {work.name} created on {work.topic}", fg="green")
         try:
             await _send_all(work, send)
@@ -177,12 +180,40 @@ Send = Callable[[bytes], Awaitable[dict[str, int | None]]]
 """Publishes a payload and tells what it is known by: its offset, or the number of its call."""
 
 
-def _opened(work: _Work) -> AbstractAsyncContextManager[Send]:
-    return _native(work) if work.protocol == "native" else _grpc(work)
+async def _register(work: _Work) -> "SchemaRef":
+    """Register --schema-file, and mean exactly the version it became."""
+    from pydanube.client import connect  # noqa: PLC0415
+    from pydanube.client.schemas import SchemaRef  # noqa: PLC0415
+
+    assert work.schema_file is not None, "that is why it is called"
+    assert work.schema_type is not None, "checked with the options"
+    _say(work, f"Auto-registering schema {work.own_subject} from {work.schema_file}", fg="green")
+    client = connect(work.service_addr)
+    try:
+        made = await client.schemas.register(
+            work.own_subject, _read(work.schema_file), work.schema_type, created_by="danube-client"
+        )
+    finally:
+        await client.close()
+    _say(work, f"Schema registered with ID {made.schema_id}, version {made.version}", fg="green")
+    return SchemaRef(work.own_subject, version=made.version)
+
+
+def _reference(work: _Work) -> "SchemaRef | None":
+    from pydanube.client.schemas import SchemaRef  # noqa: PLC0415
+
+    if work.schema_subject is None:
+        return None
+    return SchemaRef(work.schema_subject, version=work.schema_version, at_least=work.schema_min_version)
+
+
+def _opened(work: _Work, schema: "SchemaRef | None") -> AbstractAsyncContextManager[Send]:
+    schema = schema or _reference(work)
+    return _native(work, schema) if work.protocol == "native" else _grpc(work, schema)
 
 
 @asynccontextmanager
-async def _native(work: _Work) -> AsyncIterator[Send]:
+async def _native(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
     from pydanube.client import connect  # noqa: PLC0415 - only one of the two clients is needed
 
     async with connect(work.service_addr) as client:
@@ -193,7 +224,7 @@ async def _native(work: _Work) -> AsyncIterator[Send]:
             reliable=work.reliable,
             # Sequences belong to a name: those who share the default one would take it from each other.
             idempotent=work.reliable and work.producer_name is not None,
-            schema_subject=work.schema_subject,
+            schema=schema,
         )
         async with opening as producer:
 
@@ -205,17 +236,18 @@ async def _native(work: _Work) -> AsyncIterator[Send]:
 
 
 @asynccontextmanager
-async def _grpc(work: _Work) -> AsyncIterator[Send]:
+async def _grpc(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
     from pydanube.client.grpc import Client, Producer  # noqa: PLC0415
     from pydanube.protocol import danube_pb2 as pb  # noqa: PLC0415
 
-    schema_ref = None
-    if work.schema_subject is not None:
+    schema_ref = schema_id = version = None
+    if schema is not None:
+        schema_id, version = await _resolve(work, schema)
         schema_ref = pb.SchemaReference(
-            subject=work.schema_subject,
-            pinned_version=work.schema_version,
-            min_version=work.schema_min_version,
-            use_latest=None if work.schema_version or work.schema_min_version else True,
+            subject=schema.subject,
+            pinned_version=schema.version,
+            min_version=schema.at_least,
+            use_latest=None if schema.version or schema.at_least else True,
         )
     async with Client(work.service_addr) as client:
         opening = Producer(
@@ -229,9 +261,27 @@ async def _grpc(work: _Work) -> AsyncIterator[Send]:
         async with opening as producer:
 
             async def send(payload: bytes) -> dict[str, int | None]:
-                return {"id": await producer.send(payload, attributes=work.attributes, routing_key=work.key)}
+                sent = producer.send(
+                    payload,
+                    attributes=work.attributes,
+                    routing_key=work.key,
+                    schema_id=schema_id,
+                    schema_version=version,
+                )
+                return {"id": await sent}
 
             yield send
+
+
+async def _resolve(work: _Work, schema: "SchemaRef") -> tuple[int, int]:
+    """The id and version that messages name."""
+    from pydanube.client import connect  # noqa: PLC0415
+
+    client = connect(work.service_addr)
+    try:
+        return await client.schemas.resolve(schema)
+    finally:
+        await client.close()
 
 
 async def _send_all(work: _Work, send: Send) -> None:

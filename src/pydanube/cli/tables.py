@@ -26,12 +26,12 @@ def show_facts(title: str, lines: Iterable[tuple[str, str]], document: object, o
     if output != "table":
         show_document(document, output)
         return
-    table = _table(title=title, show_header=False)
+    table = _table(show_header=False)
     table.add_column(style="bold", justify="right")
     table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(name, text)
-    _print(table)
+    _print(title, table)
 
 
 def show_rows(
@@ -41,13 +41,13 @@ def show_rows(
     if output != "table":
         show_document(document, output)
         return
-    table = _table(title=title)
+    table = _table()
     for name in columns[:-1]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
         table.add_row(*row)
-    _print(table)
+    _print(title, table)
 
 
 def show_done(text: str, document: object, output: str) -> None:
@@ -93,14 +93,16 @@ def age_text(seconds: float) -> str:
 def _table(**options: Any) -> Any:
     from rich.table import Table  # noqa: PLC0415 - slow to load
 
-    return Table(title_justify="left", **options)
+    return Table(**options)
 
 
-def _print(table: Any) -> None:
+def _print(title: str, table: Any) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     # Text from elsewhere (places, errors) is data: nothing in it is markup or an emoji.
     console = Console(
         markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUND_COLUMNS
     )
+    # Not the table's own title, which would be folded to its width.
+    console.print(title, style="bold", soft_wrap=True)
     console.print(table)

@@ -151,7 +151,7 @@ async def describe(admin: AdminConnection, *, topic: str, output: str) -> None:
     known = await admin.call(
         _SERVICE + "DescribeTopic", pb.DescribeTopicRequest(name=topic), pb.DescribeTopicResponse
     )
-    storage = await _storage(admin, topic)
+    storage, partitions = await _storage(admin, topic)
     document: dict[str, Any] = {
         "topic": topic,
         "broker_id": known.broker_id,
@@ -166,10 +166,13 @@ async def describe(admin: AdminConnection, *, topic: str, output: str) -> None:
             schema += f", {known.schema_type} version {known.schema_version}, {known.compatibility_mode}"
     lines = [
         ("broker", known.broker_id or "-"),
-        ("delivery", known.delivery),
+        ("delivery", known.delivery or "-"),
         ("schema", schema),
         ("subscriptions", ", ".join(known.subscriptions) or "none"),
     ]
+    if partitions:
+        document["partitions"] = partitions
+        lines.append(("partitions", ", ".join(partitions)))
     if storage is not None:
         stored = {each.name: getattr(storage, each.name) for each in storage.DESCRIPTOR.fields}
         document = stored | document
@@ -177,23 +180,18 @@ async def describe(admin: AdminConnection, *, topic: str, output: str) -> None:
     show_facts(f"Topic {topic}", lines, document, output)
 
 
-async def _storage(admin: AdminConnection, topic: str) -> DescribeStorageResponse | None:
-    """None for a topic that keeps nothing, and for a broker of another make."""
+async def _storage(admin: AdminConnection, topic: str) -> tuple[DescribeStorageResponse | None, list[str]]:
+    """How the topic is stored; or nothing, and its partitions if it is made of some."""
     try:
-        return await StorageAdmin(admin).describe(topic)
+        return await StorageAdmin(admin).describe(topic), []
     except DanubeError as error:
-        if error.code is ErrorCode.METHOD_UNKNOWN or await _keeps_nothing(admin, topic):
-            return None
-        raise
-
-
-async def _keeps_nothing(admin: AdminConnection, topic: str) -> bool:
-    """Whether the topic exists without a log of its own: it is not reliable, or it is made of partitions."""
-    try:
-        figures = await topic_figures(admin, topic)
-    except DanubeError:
-        return False
-    return any(not each.reliable or each.topic != topic for each in figures)
+        if error.code is ErrorCode.METHOD_UNKNOWN:
+            return None, []  # a broker of another make
+        try:
+            figures = await topic_figures(admin, topic)
+        except DanubeError:
+            raise error from None
+        return None, [each.topic for each in figures if each.topic != topic]
 
 
 def _storage_lines(facts: DescribeStorageResponse) -> list[tuple[str, str]]:

@@ -174,10 +174,6 @@ def test_what_config_show_prints_is_a_configuration(tmp_path: Path) -> None:
             ],
             "exclude each other",
         ),
-        (
-            ["produce", "-s", URL, "-m", "x", "--schema-subject", "s", "--schema-version", "1"],
-            "need --protocol grpc",
-        ),
         (["produce", "-s", URL, "-m", "x", "--schema-type", "avro"], "go together"),
         (["produce", "-s", URL, "-m", "x", "--schema-file", __file__, "--schema-subject", "s"], "leave out"),
         (["consume", "-s", URL], "Missing option '-m' / '--subscription'"),
@@ -190,9 +186,3 @@ def test_usage_errors_exit_with_2_and_say_what_to_do(arguments: list[str], words
     result = danube(*arguments)
     assert result.exit_code == 2
     assert words in result.stderr
-
-
-def test_options_that_need_a_registry_say_that_there_is_none() -> None:
-    result = danube("produce", "-s", URL, "-m", "x", "--schema-file", __file__, "--schema-type", "avro")
-    assert result.exit_code == 1
-    assert "needs a schema registry, which this release does not have yet" in result.stderr

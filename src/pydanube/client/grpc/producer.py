@@ -57,18 +57,31 @@ class Producer:
         await self.close()
 
     async def send(
-        self, payload: bytes, *, attributes: Mapping[str, str] | None = None, routing_key: str | None = None
+        self,
+        payload: bytes,
+        *,
+        attributes: Mapping[str, str] | None = None,
+        routing_key: str | None = None,
+        schema_id: int | None = None,
+        schema_version: int | None = None,
     ) -> int:
         """Publish and return the message's number within its session.
 
-        Messages with one `routing_key` go to one partition; without a key, partitions take turns.
+        Messages with one `routing_key` go to one partition; without a key, partitions take turns. The schema is what
+        the registry knows the payload's form by.
 
         Raises:
             CallFailed: the broker refused, or could not be reached through all retries; in the latter
                 case the message may have been taken all the same.
         """
-        session = self._choose(routing_key)
-        return await session.send(payload, attributes or {}, routing_key)
+        message = pb.StreamMessage(
+            payload=payload,
+            attributes=attributes or {},
+            routing_key=routing_key,
+            schema_id=schema_id,
+            schema_version=schema_version,
+        )
+        return await self._choose(routing_key).send(message)
 
     async def close(self) -> None:
         for session in self._sessions:
@@ -95,18 +108,14 @@ class _ProducerSession(Session):
         method = "/danube.ProducerService/CreateProducer"
         return (await self.client.call(self.endpoint, method, self._request, pb.ProducerResponse)).producer_id
 
-    async def send(self, payload: bytes, attributes: Mapping[str, str], routing_key: str | None) -> int:
+    async def send(self, message: pb.StreamMessage) -> int:
+        """Publish the message under this session's name, now; returns its number."""
         if self.is_stale:
             await self.register()
         self._sent += 1
-        message = pb.StreamMessage(
-            request_id=self._sent,
-            payload=payload,
-            publish_time=time.time_ns() // 1_000_000,
-            producer_name=self._request.producer_name,
-            attributes=attributes,
-            routing_key=routing_key,
-        )
+        message.request_id = self._sent
+        message.publish_time = time.time_ns() // 1_000_000
+        message.producer_name = self._request.producer_name
         try:
             await self._send(message)
         except CallFailed as error:
