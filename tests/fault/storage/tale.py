@@ -143,7 +143,7 @@ class _Tale:
 
     async def _publish_ledger(self, client: Client, ready: asyncio.Event) -> None:
         number = 0
-        batching = Batching(linger_ms=0, compression=self._dice.choice(("none", "lz4", "zstd")))
+        batching = Batching(linger_ms=0, compression=self._dice.choice((None, "lz4", "zstd")))
         async with client.producer(LEDGER, name="ledger", batching=batching) as producer:
             while not self._is_over:
                 count = self._dice.randint(1, 40)
