@@ -34,7 +34,7 @@ from pydanube.client.position import AnyPosition
 from pydanube.client.producer import Producer as AsyncProducer
 from pydanube.client.reader import Reader as AsyncReader
 from pydanube.client.retries import Retries
-from pydanube.client.tls import TLS
+from pydanube.client.tls import TLS, Token
 from pydanube.kernel.errors import DanubeError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def connect(
     url: str,
     *,
-    token: str | None = None,
+    token: Token | None = None,
     tls: TLS | None = None,
     timeout: float = 30.0,
     retries: Retries | None = None,

@@ -15,7 +15,7 @@ from pydanube.client.reader import Reader
 from pydanube.client.registry_channel import RegistryChannel
 from pydanube.client.retries import Retries
 from pydanube.client.schemas import AnySchema, SchemaRef, Schemas
-from pydanube.client.tls import TLS
+from pydanube.client.tls import TLS, Token
 from pydanube.client.topic_producer import ProducerOptions
 from pydanube.kernel.errors import Rejected
 
@@ -23,7 +23,7 @@ from pydanube.kernel.errors import Rejected
 def connect(
     url: str,
     *,
-    token: str | None = None,
+    token: Token | None = None,
     tls: TLS | None = None,
     timeout: float = 30.0,
     retries: Retries | None = None,
@@ -39,7 +39,7 @@ def connect(
 
     Args:
         url: danube://host:port, danubes:// for TLS; http://, https:// and host:port are taken as well.
-        token: presented to every broker.
+        token: presented to every broker; a function is asked for a fresh one whenever a connection is made.
         tls: which certificates to trust and to show; turns TLS on for an address that does not say.
         timeout: seconds to wait for any single answer.
         retries: how often and how long to try again what may pass.
@@ -51,7 +51,13 @@ class Client:
     """Producers, consumers and readers of one client share its connections, one to each broker."""
 
     def __init__(
-        self, url: str, *, token: str | None, tls: TLS | None, timeout: float, retries: Retries | None
+        self,
+        url: str,
+        *,
+        token: Token | None,
+        tls: TLS | None,
+        timeout: float,
+        retries: Retries | None,
     ) -> None:
         if not timeout > 0:
             raise Rejected(f"invalid timeout {timeout}: expected seconds, more than 0")

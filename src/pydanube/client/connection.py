@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from pydanube.client.address import Address
 from pydanube.client.errors import Disconnected, Refused, Timeout
-from pydanube.client.tls import TLS
+from pydanube.client.tls import TLS, Token, current
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
@@ -29,7 +29,7 @@ class Dialling:
     """How to reach any broker of the cluster."""
 
     timeout: float
-    token: str | None = field(repr=False, default=None)
+    token: Token | None = field(repr=False, default=None)
     tls: ssl.SSLContext | None = None
     name: str = "pydanube"
 
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
             version_min=frames.VERSION,
             version_max=frames.VERSION,
             client=self._dialling.name,
-            token=self._dialling.token,
+            token=current(self._dialling.token),
         )
         body = await self.request(
             frames.HELLO, hello.SerializeToString(), answer=frames.WELCOME, what=f"greeting {self.address}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from google.protobuf.message import Message
 
 from pydanube.client.address import Address
-from pydanube.client.tls import TLS
+from pydanube.client.tls import TLS, Token, current
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Response = TypeVar("Response", bound=Message)
 class RegistryChannel:
     """Dials with the first call: who uses no schemas never loads gRPC."""
 
-    def __init__(self, address: Address, *, token: str | None, tls: TLS | None, timeout: float) -> None:
+    def __init__(self, address: Address, *, token: Token | None, tls: TLS | None, timeout: float) -> None:
         self._address = address
         self._token = token
         self._tls = tls
@@ -43,7 +43,8 @@ class RegistryChannel:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=response.FromString,
         )
-        metadata = [] if self._token is None else [("authorization", f"Bearer {self._token}")]
+        token = current(self._token)
+        metadata = [] if token is None else [("authorization", f"Bearer {token}")]
         try:
             answer: Response = await invoke(request, metadata=metadata, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:

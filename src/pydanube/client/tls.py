@@ -1,11 +1,19 @@
 """How to trust a broker, and to be trusted by it."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 
 from pydanube.kernel.errors import Rejected
 from pydanube.protocol.native.frames import ALPN
+
+Token = str | Callable[[], str]
+"""Presented to every broker; a function is asked for a fresh one whenever a broker has to be told."""
+
+
+def current(token: Token | None) -> str | None:
+    return token() if callable(token) else token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

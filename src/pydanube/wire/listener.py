@@ -18,6 +18,8 @@ log = logging.getLogger("pydanube.wire")
 # A protocol object for one connection. It must call the callback it is given when that connection is lost.
 ProtocolFactory = Callable[[Callable[[], None]], Any]
 
+_GOODBYE_SECONDS = 1.0
+"""How long a TLS peer may take to answer our goodbye: some just close, and some not even that."""
 _HTTP1_METHODS = (
     b"GET ",
     b"HEAD ",
@@ -92,6 +94,7 @@ class Listener:
             backlog=1024,
             ssl=tls,
             ssl_handshake_timeout=self._handshake_seconds if tls else None,
+            ssl_shutdown_timeout=_GOODBYE_SECONDS if tls else None,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,18 @@ async def secured(start_broker: StartBroker, realm: Realm) -> RunningBroker:
 
 
 @pytest.fixture
-async def admin(realm: Realm, secured: RunningBroker) -> Any:
-    admin = Admin(realm, secured)
-    yield admin
-    await admin.close()
+async def make_admin(realm: Realm) -> AsyncIterator[Callable[[RunningBroker], Admin]]:
+    made: list[Admin] = []
+
+    def make(broker: RunningBroker) -> Admin:
+        made.append(Admin(realm, broker))
+        return made[-1]
+
+    yield make
+    for admin in made:
+        await admin.close()
+
+
+@pytest.fixture
+def admin(secured: RunningBroker, make_admin: Callable[[RunningBroker], Admin]) -> Admin:
+    return make_admin(secured)

@@ -9,6 +9,7 @@ import grpc
 from google.protobuf.message import Message as ProtobufMessage
 
 from pydanube.client.grpc.errors import CallFailed, Retries
+from pydanube.client.tls import Token, current
 from pydanube.kernel.errors import Rejected, Status
 from pydanube.protocol import danube_pb2 as pb
 
@@ -42,14 +43,17 @@ class Client:
         self,
         url: str,
         *,
-        token: str | None = None,
+        token: Token | None = None,
         ca_certificate: bytes | None = None,
+        certificate: bytes | None = None,
+        key: bytes | None = None,
         retries: Retries | None = None,
     ) -> None:
         self.seed = _check_url(url)
         self.retries = retries or Retries()
         self._token = token
-        self._ca_certificate = ca_certificate
+        self._trust = (ca_certificate, key, certificate)
+        """PEM: the authority to trust (None: those gRPC comes with), our own key and certificate."""
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def __aenter__(self) -> "Client":
@@ -123,7 +127,7 @@ class Client:
             # Proxies of the environment are for the web, not for brokers.
             options = [("grpc.enable_http_proxy", 0)]
             if tls:
-                credentials = grpc.ssl_channel_credentials(self._ca_certificate)
+                credentials = grpc.ssl_channel_credentials(*self._trust)
                 channel = grpc.aio.secure_channel(target, credentials, options=options)
             else:
                 channel = grpc.aio.insecure_channel(target, options=options)
@@ -132,8 +136,9 @@ class Client:
 
     def _metadata(self, endpoint: Endpoint, method: str) -> list[tuple[str, str]]:
         metadata: list[tuple[str, str]] = []
-        if self._token is not None:
-            metadata.append(("authorization", f"Bearer {self._token}"))
+        token = current(self._token)
+        if token is not None:
+            metadata.append(("authorization", f"Bearer {token}"))
         if endpoint.proxy and not method.startswith("/danube.Discovery/"):
             metadata.append((PROXY_HEADER, endpoint.broker_url))
         return metadata
