@@ -216,12 +216,10 @@ class Broker:
             topic.admit(scan.payload_bytes, 1, now)
             is_timed = scan.is_timed and any(timing(body))
             judge = topic.active_judge
-            if judge is not None:
-                named = named_by_row(scan, body, with_payloads=judge.wants_payloads)
-                if not judge.admits(producer.id, named):
-                    entry = Entry(producer, 0, 0, body, 1, scan.payload_bytes, is_timed)
-                    judge.hold(HeldRow(entry, named, self._clock, done))
-                    return topic
+            if judge is not None and not judge.admits_row(producer.id, scan, body):
+                entry = Entry(producer, 0, 0, body, 1, scan.payload_bytes, is_timed)
+                judge.hold(HeldRow(entry, named_by_row(scan, body), self._clock, done))
+                return topic
             topic.publish(body, 1, producer, 0, is_timed, now, done)
         except DanubeError as error:
             topic.refused[error.status.name] += 1
@@ -247,8 +245,9 @@ class Broker:
         topic = producer.topic
         try:
             producer.check_session(epoch, sequence)
+            now = self._clock.now_ms()
             judge = topic.active_judge
-            named: NamedPayloads | None = None
+            held: NamedPayloads | None = None
             if body[0] == 0:
                 batch = check_batch(body)
                 producer.check_sender(batch.head.producer_id)
@@ -256,8 +255,10 @@ class Broker:
                 count, payload_bytes, is_timed = batch.count, batch.payload_bytes, batch.is_timed
                 if payload_bytes > topic.policies.max_message_size > 0:
                     payload_bytes = batch.payload_bytes_max
+                topic.admit(payload_bytes, count, now)
                 if judge is not None:
                     named = named_by_batch(batch, body, with_payloads=judge.wants_payloads)
+                    held = None if judge.admits(producer.id, named) else named
             else:
                 scan = scan_publish(body)
                 producer.check_sender(scan.producer_id)
@@ -266,13 +267,12 @@ class Broker:
                 _check_row_size(len(body))
                 count, payload_bytes = 1, scan.payload_bytes
                 is_timed = scan.is_timed and any(timing(body))
-                if judge is not None:
-                    named = named_by_row(scan, body, with_payloads=judge.wants_payloads)
-            now = self._clock.now_ms()
-            topic.admit(payload_bytes, count, now)
-            if judge is not None and named is not None and not judge.admits(producer.id, named):
+                topic.admit(payload_bytes, count, now)
+                if judge is not None and not judge.admits_row(producer.id, scan, body):
+                    held = named_by_row(scan, body)
+            if judge is not None and held is not None:
                 entry = Entry(producer, epoch, sequence, body, count, payload_bytes, is_timed)
-                judge.hold(HeldEntry(entry, named, self._clock, taken, done))
+                judge.hold(HeldEntry(entry, held, self._clock, taken, done))
                 return
             offset = topic.publish(body, count, producer, sequence, is_timed, now, done)
         except DanubeError as error:

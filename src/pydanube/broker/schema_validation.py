@@ -15,7 +15,8 @@ from typing import Final
 import structlog
 
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
-from pydanube.protocol.native.named_schemas import NamedPayloads
+from pydanube.protocol.messages import PublishScan
+from pydanube.protocol.native.named_schemas import VERSION_MASK, NamedPayloads
 from pydanube.schemas.loaded_schemas import LoadedSchemas
 from pydanube.schemas.message_validator import MessageValidator, Reason, Rule, Verdict
 from pydanube.schemas.topic_schemas import TopicSchema, ValidationPolicy
@@ -100,6 +101,25 @@ class SchemaJudge:
     def failures(self) -> dict[Reason, int]:
         return self._validator.failures
 
+    def admits_row(self, producer_id: int, scan: PublishScan, body: bytes) -> bool:
+        """As `admits`, of one message."""
+        if producer_id in self._held:
+            return False
+        validator = self._validator
+        rule = validator.rule_now(scan.schema_id, scan.schema_version & VERSION_MASK)
+        if rule is None:
+            return False
+        if rule.schema is None:
+            verdict = validator.apply_to_all(rule, 1)
+        elif scan.payload_bytes > rule.quick_bytes_max:
+            return False
+        else:
+            at = scan.payload_at
+            verdict = validator.apply(rule, body[at : at + scan.payload_bytes])
+        if verdict.reason is not None:
+            self._heed(verdict, 0, 1)
+        return True
+
     def admits(self, producer_id: int, named: NamedPayloads) -> bool:
         """Whether the publish may be taken now; False if it has to be held.
 
@@ -108,8 +128,6 @@ class SchemaJudge:
         """
         if producer_id in self._held:
             return False
-        if named.count == 1 and named.payloads:
-            return self._admits_one(named.schemas[0], named.payloads[0])
         rules: list[Rule] = []
         for schema_id, version in named.schemas:
             rule = self._validator.rule_now(schema_id, version)
@@ -119,13 +137,6 @@ class SchemaJudge:
         if _turns(rules, named) > 1:
             return False
         self._judge_run(rules, named, 0, named.count)
-        return True
-
-    def _admits_one(self, named: tuple[int, int], payload: bytes) -> bool:
-        rule = self._validator.rule_now(*named)
-        if rule is None or rule.must_wait(len(payload)):
-            return False
-        self._heed(self._validator.apply(rule, payload), 0, 1)
         return True
 
     def hold(self, held: HeldPublish) -> None:
@@ -246,7 +257,7 @@ def _turns(rules: list[Rule], named: NamedPayloads) -> float:
     if not named.payloads:
         return 0.0
     turns = named.count / MESSAGES_A_TURN_MAX
-    quick = min((rule.schema.quick_bytes_max for rule in rules if rule.schema is not None), default=0)
+    quick = min((rule.quick_bytes_max for rule in rules if rule.schema is not None), default=0)
     if quick:
         turns = max(turns, sum(map(len, named.payloads)) / quick)
     return turns
@@ -260,10 +271,10 @@ def _runs(rules: list[Rule], named: NamedPayloads) -> Iterator[tuple[int, int]]:
     first = 0
     turns = 0.0
     for index, payload in enumerate(named.payloads):
-        schema = rules[named.which[index] if named.which else 0].schema
+        rule = rules[named.which[index] if named.which else 0]
         cost = 1 / MESSAGES_A_TURN_MAX
-        if schema is not None:
-            cost = max(cost, len(payload) / schema.quick_bytes_max)
+        if rule.schema is not None:
+            cost = max(cost, len(payload) / rule.quick_bytes_max)
         if turns + cost > 1 and index > first:
             yield first, index
             first, turns = index, 0.0

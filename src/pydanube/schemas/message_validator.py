@@ -63,13 +63,11 @@ class Rule:
     verdict: Verdict = ACCEPTED
     schema: ParsedSchema | None = None
     schema_name: str = ""
+    quick_bytes_max: int = 0
+    """Longer payloads are checked beside the event loop."""
 
     def must_wait(self, payload_bytes: int) -> bool:
-        """Whether a payload of that size is to be checked beside the event loop."""
-        schema = self.schema
-        return schema is not None and (
-            payload_bytes >= LARGE_PAYLOAD_BYTES or payload_bytes > schema.quick_bytes_max
-        )
+        return self.schema is not None and payload_bytes > self.quick_bytes_max
 
 
 _UNASKED: Final = Rule(ValidationPolicy.NONE)
@@ -218,10 +216,13 @@ def _rule_without_schema(config: TopicSchema) -> Rule:
     return _failing(config, Reason.TOPIC_WITHOUT_SUBJECT, text)
 
 
+_FOLLOWING: Final = {policy: Rule(policy) for policy in ValidationPolicy}
+
+
 def _rule_by_subject(config: TopicSchema, schema_id: int, subject: str) -> Rule:
     """Where the subject alone decides."""
     if subject == config.subject:
-        return Rule(config.validation_policy)
+        return _FOLLOWING[config.validation_policy]
     return _failing(
         config,
         Reason.SUBJECT_MISMATCH,
@@ -235,7 +236,10 @@ def _rule_by_schema(config: TopicSchema, version: int, schema: ParsedSchema | No
         text = f"subject {config.subject!r} has no version {version}"
         return _failing(config, Reason.UNKNOWN_SCHEMA, text)
     return Rule(
-        config.validation_policy, schema=schema, schema_name=f"version {version} of {config.subject!r}"
+        config.validation_policy,
+        schema=schema,
+        schema_name=f"version {version} of {config.subject!r}",
+        quick_bytes_max=min(schema.quick_bytes_max, LARGE_PAYLOAD_BYTES - 1),
     )
 
 

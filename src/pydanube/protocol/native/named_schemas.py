@@ -33,12 +33,11 @@ class NamedPayloads:
         """Empty if nobody asked for them."""
 
 
-def named_by_row(scan: PublishScan, body: bytes, *, with_payloads: bool) -> NamedPayloads:
+def named_by_row(scan: PublishScan, body: bytes) -> NamedPayloads:
     """Of a `StreamMessage` that was scanned."""
     schema = (scan.schema_id, scan.schema_version & VERSION_MASK)
     at = scan.payload_at
-    payloads = (body[at : at + scan.payload_bytes],) if with_payloads else ()
-    return NamedPayloads(1, (schema,), None, payloads)
+    return NamedPayloads(1, (schema,), None, (body[at : at + scan.payload_bytes],))
 
 
 def named_by_batch(batch: CheckedBatch, body: bytes, *, with_payloads: bool) -> NamedPayloads:
