@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from pydanube.client.cluster import Cluster
 from pydanube.client.connection import Connection
@@ -30,6 +30,9 @@ class Opening(NamedTuple):
 class TopicFeed(ABC):
     """The lane of a consumer or reader that comes from one topic."""
 
+    comes_to_an_end: ClassVar[bool] = False
+    """Whether CLOSED says that everything has come; it may follow the opening at once when there is nothing."""
+
     def __init__(self, cluster: Cluster, topic: str, inbox: Inbox, credit: Credit) -> None:
         self.topic: Final = topic
         self.generation = 0
@@ -43,6 +46,7 @@ class TopicFeed(ABC):
         self._channel = 0
         self._opened_at = 0.0
         self._ended_early: DanubeError | None = None
+        self._closed_at_once = False
         self._recovery: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._is_over = False
@@ -123,6 +127,7 @@ class TopicFeed(ABC):
         elif frame.kind == frames.ERROR and frame.request == 0:
             self._ended(Refused.decode(frame.body, self.topic).error)
         elif frame.kind == frames.CLOSED:
+            self._closed_at_once = True
             self._ended(Disconnected(f"{self.topic}: the broker closed the channel at once"))
 
     def connection_lost(self, error: DanubeError) -> None:
@@ -180,9 +185,14 @@ class TopicFeed(ABC):
         connection = await self._cluster.connection(location.address)
         opening = self._opening()
         self._ended_early = None
+        self._closed_at_once = False
         channel, body = await connection.open_channel(
             self, opening.kind, opening.body, answer=opening.answer, what=f"opening {self.topic}"
         )
+        if self._closed_at_once and self.comes_to_an_end:
+            connection.detach(channel)
+            self._closed_by_broker()
+            return
         if self._ended_early is not None or not connection.is_open:
             connection.detach(channel)
             raise self._ended_early or Disconnected(f"{self.topic}: the connection was lost at once")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class ReadTopic(TopicFeed):
     """After a loss it goes on exactly where it was: nothing twice, nothing left out."""
 
+    comes_to_an_end = True
+
     def __init__(
         self,
         cluster: Cluster,
