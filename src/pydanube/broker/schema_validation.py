@@ -90,7 +90,7 @@ class SchemaJudge:
 
     def checked(self, policy: ValidationPolicy, messages_in: int) -> int:
         """Messages judged under a policy. Those of a topic without subject are not looked at, but counted."""
-        checked = self._validator.checked_under[policy]
+        checked = self._validator.checked_under(policy)
         if policy is ValidationPolicy.WARN:
             checked += self._unseen
             if self._unseen_from is not None:

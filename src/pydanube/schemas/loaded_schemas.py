@@ -32,7 +32,8 @@ class LoadedSchemas:
             count_max=LOADED_MAX, weight_max=LOADED_BYTES_MAX
         )
         self._loading: dict[tuple[int, int], asyncio.Task[ParsedSchema | None]] = {}
-        self._deletions = 0
+        self.deletions = 0
+        """Grows whenever something was forgotten: who keeps a schema longer looks at it."""
         self.is_following = False
 
     def subject_of(self, schema_id: int) -> str | None:
@@ -72,14 +73,14 @@ class LoadedSchemas:
 
     def forget(self, schema_id: int, version: int) -> None:
         """Drop a deleted version, also one that is just being loaded."""
-        self._deletions += 1
+        self.deletions += 1
         self._schemas.drop((schema_id, version))
 
     async def follow(self) -> None:
         """Forget what other brokers delete; runs until cancelled or the store is closed."""
         while True:
             since = await self._metadata.revision()
-            self._deletions += 1
+            self.deletions += 1
             self._schemas.drop_where(lambda key: True)
             self.is_following = True
             try:
@@ -91,11 +92,11 @@ class LoadedSchemas:
                 continue  # too much has changed to be told: begin again with nothing in memory
 
     def _forget_named(self, subject: str, version: int) -> None:
-        self._deletions += 1
+        self.deletions += 1
         self._schemas.drop_where(lambda key: key[1] == version and self._names.get(key[0]) in (subject, None))
 
     async def _load(self, schema_id: int, version: int) -> ParsedSchema | None:
-        deletions = self._deletions
+        deletions = self.deletions
         subject = await self.load_subject(schema_id)
         if subject is None:
             return None
@@ -110,6 +111,6 @@ class LoadedSchemas:
                 f"version {version} of schema subject {subject!r} was registered and cannot be parsed now: {error.text}",
                 ErrorCode.METADATA_CORRUPT,
             ) from error
-        if deletions == self._deletions:
+        if deletions == self.deletions:
             self._schemas.add((schema_id, version), schema, len(definition))
         return schema

@@ -30,7 +30,8 @@ FIRST_VERSION: Final = 1
 LARGE_PAYLOAD_BYTES: Final = 256 * 1024
 """From here on a payload is checked beside the event loop, whatever its schema."""
 
-RULES_MAX: Final = 256
+RULES_MAX: Final = 16
+"""Versions of a subject in use at one time."""
 
 
 class Reason(Enum):
@@ -80,8 +81,10 @@ class MessageValidator:
         self._loaded = loaded
         self._config = config
         self._rules: dict[tuple[int, int], Rule] = {}
-        """Of schemas payloads were checked against under the present configuration."""
-        self.checked_under = {ValidationPolicy.WARN: 0, ValidationPolicy.ENFORCE: 0}
+        """Of schemas payloads were checked against, under the present configuration and since the last deletion."""
+        self._deletions = loaded.deletions
+        self._warned = 0
+        self._enforced = 0
         self.failures: dict[Reason, int] = dict.fromkeys(Reason, 0)
 
     @property
@@ -101,7 +104,17 @@ class MessageValidator:
     @property
     def checked(self) -> int:
         """Messages judged so far."""
-        return sum(self.checked_under.values())
+        return self._warned + self._enforced
+
+    def checked_under(self, policy: ValidationPolicy) -> int:
+        """Messages judged so far under a policy."""
+        match policy:
+            case ValidationPolicy.NONE:
+                return 0
+            case ValidationPolicy.WARN:
+                return self._warned
+            case ValidationPolicy.ENFORCE:
+                return self._enforced
 
     def check_now(self, schema_id: int | None, schema_version: int | None, payload: bytes) -> Verdict | None:
         """The verdict if it can be told from memory; None if `check` must load the schema first."""
@@ -119,9 +132,12 @@ class MessageValidator:
         config = self._config
         if not schema_id or config.subject is None:
             return _rule_without_schema(config)
+        if self._deletions != self._loaded.deletions:
+            self._deletions = self._loaded.deletions
+            self._rules.clear()
         version = schema_version or FIRST_VERSION
         rule = self._rules.get((schema_id, version))
-        if rule is not None and rule.schema is self._loaded.get(schema_id, version):
+        if rule is not None:
             return rule
         if config.validation_policy is ValidationPolicy.NONE:
             return _UNASKED
@@ -158,7 +174,7 @@ class MessageValidator:
         schema = rule.schema
         if schema is None:
             return self.apply_to_all(rule, 1)
-        self.checked_under[rule.policy] += 1
+        self._count(rule.policy, 1)
         problem = schema.check_payload(payload)
         return ACCEPTED if problem is None else self._misfit(rule, problem)
 
@@ -177,7 +193,7 @@ class MessageValidator:
                 if problem is not None:
                     yield looked_at - 1, self._misfit(rule, problem)
         finally:
-            self.checked_under[rule.policy] += looked_at
+            self._count(rule.policy, looked_at)
 
     async def apply_aside(self, rule: Rule, payload: bytes) -> Verdict:
         """As `apply`, with the payload checked in a thread."""
@@ -185,17 +201,23 @@ class MessageValidator:
         if schema is None:
             return self.apply_to_all(rule, 1)
         problem = await self._loaded.check_payload(schema, payload)
-        self.checked_under[rule.policy] += 1
+        self._count(rule.policy, 1)
         return ACCEPTED if problem is None else self._misfit(rule, problem)
 
     def apply_to_all(self, rule: Rule, count: int) -> Verdict:
         """The one verdict on so many messages whose rule asks for no schema, counted."""
-        if rule.policy is not ValidationPolicy.NONE:
-            self.checked_under[rule.policy] += count
+        self._count(rule.policy, count)
         verdict = rule.verdict
         if verdict.reason is not None:
             self.failures[verdict.reason] += count
         return verdict
+
+    def _count(self, policy: ValidationPolicy, messages: int) -> None:
+        # Not by a dictionary: an enum's hash is a call of its own.
+        if policy is ValidationPolicy.ENFORCE:
+            self._enforced += messages
+        elif policy is ValidationPolicy.WARN:
+            self._warned += messages
 
     def _misfit(self, rule: Rule, problem: str) -> Verdict:
         self.failures[Reason.PAYLOAD_INVALID] += 1
@@ -211,18 +233,19 @@ def _rule_without_schema(config: TopicSchema) -> Rule:
         text = f"the message names no schema, the topic follows subject {config.subject!r}"
         return _failing(config, Reason.MISSING_SCHEMA_ID, text)
     if config.validation_policy is ValidationPolicy.WARN:
-        return Rule(ValidationPolicy.WARN)
+        return _WARNED
     text = "the topic enforces schemas and is bound to no subject: configure one"
     return _failing(config, Reason.TOPIC_WITHOUT_SUBJECT, text)
 
 
-_FOLLOWING: Final = {policy: Rule(policy) for policy in ValidationPolicy}
+_WARNED: Final = Rule(ValidationPolicy.WARN)
+_ENFORCED: Final = Rule(ValidationPolicy.ENFORCE)
 
 
 def _rule_by_subject(config: TopicSchema, schema_id: int, subject: str) -> Rule:
     """Where the subject alone decides."""
     if subject == config.subject:
-        return _FOLLOWING[config.validation_policy]
+        return _ENFORCED if config.validation_policy is ValidationPolicy.ENFORCE else _WARNED
     return _failing(
         config,
         Reason.SUBJECT_MISMATCH,
