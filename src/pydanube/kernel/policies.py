@@ -46,12 +46,19 @@ class Policies(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Limits of a topic: its own record if there is one, else its namespace's."""
 
     max_producers_per_topic: int = 0
+    """Producers of one topic at a time; 0, here and below: as many as come."""
     max_subscriptions_per_topic: int = 0
+    """Subscriptions of one topic."""
     max_consumers_per_topic: int = 0
+    """Consumers of one topic at a time."""
     max_consumers_per_subscription: int = 0
+    """Consumers of one subscription at a time."""
     max_publish_rate: int = 0
+    """Messages a second to one topic."""
     max_subscription_dispatch_rate: int = 0
+    """Messages a second from one subscription."""
     max_message_size: int = 10 * 1024 * 1024
+    """Bytes of a payload."""
 
 
 class FailurePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -23,6 +23,7 @@ class TlsFiles(Section, frozen=True):
     cert_file: Text
     """The certificate, followed by those between it and the authority."""
     key_file: Text
+    """The certificate's private key."""
     ca_file: Text | None = None
     """The authority that has signed the certificates of clients and brokers; required in mode mtls."""
 
@@ -31,7 +32,9 @@ class TokenKey(Section, frozen=True):
     """A key that tokens are checked with, for one algorithm only; tokens name it in their header `kid`."""
 
     id: Text
+    """What tokens name it by."""
     algorithm: Algorithm
+    """Tokens signed by another one are refused."""
     secret: Text | None = None
     """HS256: the secret itself."""
     file: Text | None = None
@@ -60,14 +63,18 @@ class Limits(Section, frozen=True):
     """Of one principal on one broker; 0: unlimited."""
 
     connections_max: Count = 0
+    """Connections at a time."""
     requests_per_second: Count = 0
+    """Requests of any kind."""
     publish_bytes_per_second: Count = 0
+    """Bytes of messages."""
 
 
 class AuditSettings(Section, frozen=True):
     file: Text | None = None
     """Null: the audit log goes where the broker's log goes."""
     file_mb_max: Annotated[int, Meta(ge=1, le=4096)] = 64
+    """Size at which a new file is begun."""
     files_max: Annotated[int, Meta(ge=2, le=100)] = 10
     """The file and the older ones beside it; the oldest is deleted."""
     reads: bool = True
@@ -78,8 +85,11 @@ class SecuritySettings(Section, frozen=True):
     """`none`: no encryption, everybody may do everything. `tls`: callers show a token. `mtls`: or a certificate."""
 
     mode: Mode = "none"
+    """How the ports are protected."""
     tls: TlsFiles | None = None
+    """Required in the modes tls and mtls."""
     jwt: JwtSettings | None = None
+    """How tokens are checked; null: none is accepted."""
     super_admins: tuple[Text, ...] = ()
     """Names of principals that may do everything."""
     trust_domain: Text = "danube"

@@ -30,7 +30,9 @@ class Ports(Section, frozen=True):
     """A port 0 is chosen by the system."""
 
     client: Port = 6650
+    """For clients, by gRPC and the native protocol."""
     admin: Port = 50051
+    """For the administration commands and tools."""
     prometheus: Port | None = 9040
     """null: no metrics endpoint."""
 
@@ -39,7 +41,9 @@ class AdvertisedListeners(Section, frozen=True):
     """What clients are told to dial, if that is not where the broker listens. Both keys are required."""
 
     broker_url: Text
+    """Names the broker."""
     connect_url: Text
+    """Is dialled; another than `broker_url` means through a proxy."""
 
 
 class BrokerSection(Section, frozen=True):
@@ -47,10 +51,12 @@ class BrokerSection(Section, frozen=True):
     """IP literal all ports listen on."""
     ports: Ports = Ports()
     advertised_listeners: AdvertisedListeners | None = None
+    """null: clients are told where the broker listens."""
 
 
 class MetaStore(Section, frozen=True):
     backend: Literal["sqlite", "memory"] = "sqlite"
+    """Where topics, cursors and policies are kept; `memory` forgets them at stop, for tests."""
     data_dir: Text = "danube-data"
     """Folder of everything this broker keeps."""
 
@@ -61,12 +67,16 @@ class Dispatch(Section, frozen=True):
 
 
 class RetentionSection(Section, frozen=True):
-    """When history is deleted, null: never; see `kernel.policies.Retention`."""
+    """Whichever comes first deletes the oldest segments; `kernel.policies.Retention` is the same without units."""
 
     time_minutes: Annotated[int, Meta(ge=1)] | None = None
+    """Older than this; null: whatever its age."""
     size_mb: Annotated[int, Meta(ge=1)] | None = None
+    """More of a topic than this; null: whatever its size."""
     until_consumed: bool = False
+    """Also what every subscription has acknowledged."""
     drop_unconsumed: bool = False
+    """Let `time_minutes` and `size_mb` delete what some subscription has not consumed."""
 
     def as_policy(self) -> Retention:
         return Retention(
@@ -83,6 +93,7 @@ class LocalRetention(RetentionSection, frozen=True):
     time_minutes: Annotated[int, Meta(ge=1)] | None = 2880
     size_mb: Annotated[int, Meta(ge=1)] | None = 20480
     check_interval_minutes: Annotated[int, Meta(ge=1, le=YEAR_MINUTES)] = 5
+    """How often what is too old or too much is looked for."""
 
 
 class Segments(Section, frozen=True):
@@ -95,6 +106,7 @@ class Segments(Section, frozen=True):
     waiting_mb_max: Annotated[int, Meta(ge=1)] = 10_240
     """Local disk for messages that are in no segment yet; beyond it publishes are refused."""
     uploads_max: Annotated[int, Meta(ge=1, le=64)] = 4
+    """Segments made and stored at the same time."""
     read_cache_mb: Annotated[int, Meta(ge=16)] = 64
     """Memory for segments that consumers far behind are reading."""
 
@@ -107,15 +119,20 @@ class Rotation(Section, frozen=True):
 class Wal(Section, frozen=True):
     rotation: Rotation = Rotation()
     fsync: FsyncPolicy = FsyncPolicy.ALWAYS
+    """When a publish is acknowledged: synced to disk, synced within the interval, or left to the operating system."""
     fsync_interval_ms: Annotated[int, Meta(ge=1, le=60_000)] = 1000
+    """With `fsync` interval: how much a power cut may take."""
     topic_fsync: dict[Text, FsyncPolicy] = {}
     """Topic name or pattern (`/logs/*`) to policy; the first that matches wins over `fsync`."""
     unstaged_bytes_max: Annotated[int, Meta(ge=MEBIBYTE)] = 256 * MEBIBYTE
+    """Memory for messages that are in the journal only; beyond it publishes are refused."""
     cache_bytes_max: Annotated[int, Meta(ge=0)] = 64 * MEBIBYTE
+    """Memory for recent messages that are on disk already."""
 
 
 class Storage(Section, frozen=True):
     mode: Literal["local", "shared_fs", "object_store"] = "local"
+    """Where history is: on this disk, in a shared directory, in a bucket; docs/storage.md."""
     local_wal_root: Text | None = None
     """Folder of the journal, and in mode local of all history; null: `wal` below `meta_store.data_dir`."""
     durable: DurableSettings | None = None
@@ -131,19 +148,24 @@ class Storage(Section, frozen=True):
 
 class Limits(Section, frozen=True):
     max_connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    """Client connections at a time; more are refused."""
     max_streams_per_connection: Annotated[int, Meta(ge=100, le=1_000_000)] = 4096
+    """gRPC calls of one connection at a time."""
     max_queued_bytes_per_connection: Annotated[int, Meta(ge=8 * MEBIBYTE)] = 64 * MEBIBYTE
+    """Memory for responses that a slow client has not taken yet."""
 
 
 class Settings(Section, frozen=True):
     """The whole file."""
 
     cluster_name: Text = "STANDALONE"
+    """What a message calls this cluster by, such as one about a durable store that belongs to another."""
     broker: BrokerSection = BrokerSection()
     meta_store: MetaStore = MetaStore()
     bootstrap_namespaces: tuple[Text, ...] = ()
     """Namespaces made at start beside `default` and `system`."""
     auto_create_topics: bool = True
+    """Whether a producer may make its topic; consumers never do."""
     admin_tls: bool = False
     """Mode tls: the admin port by TLS too; in mode mtls it is in any case."""
     auth: SecuritySettings = SecuritySettings()

@@ -35,6 +35,7 @@ SECRETS = frozenset({"access_key", "secret_key", "session_token", "credentials_j
 
 class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backend: Backend = Backend.FS
+    """A directory, or a bucket of Amazon S3 and those that speak like it, Google Cloud Storage or Azure."""
     root: Text | None = None
     """A directory; or `bucket/prefix`, with or without s3://, gs://, az:// or azblob:// before it."""
     endpoint: Text | None = None
@@ -43,9 +44,13 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     anonymous: bool = False
     """Ask without credentials: for a store that is protected by its network alone."""
     region: Text | None = None
+    """Of the bucket; S3."""
     access_key: Text | None = None
+    """S3; null: what the environment or the machine has."""
     secret_key: Text | None = None
+    """Belongs to `access_key`."""
     session_token: Text | None = None
+    """Of credentials that end."""
     profile: Text | None = None
     """A profile of the AWS configuration files; needs pydanube[aws]."""
     role_arn: Text | None = None
@@ -58,10 +63,14 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     project: Text | None = None
     """The Google project that pays for the requests, if it is not the one of the bucket."""
     credentials_json: Annotated[str, Meta(min_length=2, max_length=65_536)] | None = None
+    """A Google service account's key, the text itself."""
     credentials_path: Text | None = None
+    """The same as a file."""
 
     account_name: Text | None = None
+    """Azure's storage account."""
     account_key: Text | None = None
+    """Belongs to `account_name`."""
 
     request_timeout_seconds: Seconds = 30
     """For one request, a part of an upload being one."""
