@@ -6,15 +6,16 @@ not be reached, so nothing is known; 130 Ctrl-C.
 
 import asyncio
 import functools
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from pydanube.cli.credentials import Credentials, credential_options, given
 from pydanube.cli.failures import INTERRUPTED
 from pydanube.cli.tables import output_option
 from pydanube.client.address import Address
@@ -60,7 +61,9 @@ class AdminPort:
     """Where an admin port is, and what it takes to be let in."""
 
     address: Address
-    ca: Path | None = None
+    credentials: Credentials = field(default_factory=Credentials)
+    domain: str | None = None
+    """The name to look for in the broker's certificate, if it is not that of the address."""
 
     @property
     def target(self) -> str:
@@ -71,21 +74,26 @@ class AdminPort:
     async def connect(self) -> "AsyncIterator[AdminConnection]":
         """Nothing is dialled before the first call."""
         async with self._channel() as channel:
-            yield AdminConnection(channel, self.target)
+            yield AdminConnection(channel, self.target, self.credentials.token)
 
     def _channel(self) -> "grpc.aio.Channel":
         import grpc.aio  # noqa: PLC0415 - slow to load
 
         # Proxies of the environment are for the web, not for brokers.
-        options = [("grpc.enable_http_proxy", 0)]
-        if not self.address.tls:
+        options: list[tuple[str, int | str]] = [("grpc.enable_http_proxy", 0)]
+        if not self.address.tls and not self.credentials.wants_tls:
             return grpc.aio.insecure_channel(self.target, options=options)
-        credentials = grpc.ssl_channel_credentials(None if self.ca is None else self.ca.read_bytes())
+        if self.domain is not None:
+            options.append(("grpc.ssl_target_name_override", self.domain))
+        files = (self.credentials.ca, self.credentials.cert_key, self.credentials.cert)
+        credentials = grpc.ssl_channel_credentials(
+            *(None if file is None else file.read_bytes() for file in files)
+        )
         return grpc.aio.secure_channel(self.target, credentials, options=options)
 
 
 def admin_options(command: Command) -> Command:
-    """`--admin-addr` and `--ca`: the command gets them as `admin_port`."""
+    """`--admin-addr` and the options of credentials: the command gets them as `admin_port`."""
 
     @click.option(
         "--admin-addr",
@@ -96,17 +104,19 @@ def admin_options(command: Command) -> Command:
         show_default=True,
         help="Admin port of the broker.",
     )
-    @click.option(
-        "--ca",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        envvar="DANUBE_ADMIN_CA",
-        help="Certificate to trust, as PEM, for an https:// address.",
-    )
+    @credential_options("DANUBE_ADMIN", "DANUBE")
     @functools.wraps(command)
-    def with_port(*, admin_addr: Address, ca: Path | None, **options: Any) -> Any:
-        return command(admin_port=AdminPort(admin_addr, ca), **options)
+    def with_port(*, admin_addr: Address, **options: Any) -> Any:
+        return command(admin_port=admin_port_at(admin_addr), **options)
 
     return with_port
+
+
+def admin_port_at(address: Address, ctx: click.Context | None = None) -> AdminPort:
+    """The admin port there, with the credentials of the command that is running."""
+    if os.environ.get("DANUBE_ADMIN_TLS", "").lower() in ("1", "true", "yes"):
+        address = Address(address.host, address.port, tls=True)
+    return AdminPort(address, given(ctx), os.environ.get("DANUBE_ADMIN_DOMAIN") or None)
 
 
 def administrative(work: Callable[..., Coroutine[Any, Any, None]]) -> Command:
@@ -147,9 +157,10 @@ def run_admin(work: Coroutine[Any, Any, Result]) -> Result:
 class AdminConnection:
     """Calls the services of an admin port. Made by `AdminPort.connect`."""
 
-    def __init__(self, channel: "grpc.aio.Channel", target: str) -> None:
+    def __init__(self, channel: "grpc.aio.Channel", target: str, token: str | None = None) -> None:
         self._channel = channel
         self._target = target
+        self._metadata = None if token is None else [("authorization", f"Bearer {token}")]
 
     async def call(
         self, method: str, request: "Message", response: type[Response], seconds: float = CALL_SECONDS_MAX
@@ -167,7 +178,7 @@ class AdminConnection:
             f"/{method}", request_serializer=_serialize, response_deserializer=response.FromString
         )
         try:
-            answer: Response = await invoke(request, timeout=seconds)
+            answer: Response = await invoke(request, metadata=self._metadata, timeout=seconds)
         except grpc.aio.AioRpcError as error:
             status = Status(error.code().value[0])
             name = method.rpartition("/")[2]
@@ -192,6 +203,11 @@ class AdminConnection:
             case Status.DEADLINE_EXCEEDED:
                 return Unavailable(
                     f"the broker on {self._target} did not answer {method} within {seconds:g} s: look into its log"
+                )
+            case Status.UNAUTHENTICATED:
+                return Rejected(
+                    f"{self._target} does not let you in: {text}; give --token or DANUBE_ADMIN_TOKEN",
+                    ErrorCode.CREDENTIALS_MISSING,
                 )
             case Status.UNIMPLEMENTED if text.startswith("unknown method") or text == "no details":
                 return Rejected(

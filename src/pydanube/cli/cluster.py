@@ -2,7 +2,7 @@
 
 import click
 
-from pydanube.cli.admin_connection import AdminAddress, AdminConnection, AdminPort, administrative
+from pydanube.cli.admin_connection import AdminAddress, AdminConnection, admin_port_at, administrative
 from pydanube.cli.tables import show_document, show_done
 from pydanube.client.address import Address
 from pydanube.protocol import danube_admin_pb2 as pb
@@ -58,7 +58,7 @@ async def status(admin: AdminConnection, *, output: str) -> None:
 @administrative
 async def add_node(admin: AdminConnection, *, node_addr: Address, output: str) -> None:
     """Let a broker started with --join learn from the cluster; it votes when it is promoted."""
-    async with AdminPort(node_addr).connect() as newcomer:
+    async with admin_port_at(node_addr).connect() as newcomer:
         found = await _status(newcomer)
     request = pb.AddNodeRequest(addr=found.raft_addr, node_id=found.self_node_id)
     answer = await admin.call(_SERVICE + "AddNode", request, pb.AddNodeResponse, MEMBER_SECONDS_MAX)

@@ -53,7 +53,7 @@ def complete_subscriptions(ctx: click.Context, param: click.Parameter, incomplet
     topic = ctx.params.get("topic")
     if not topic:
         return []
-    request = pb.TopicRequest(name=topic)
+    request = pb.TopicRequest(name="/" + topic.removeprefix("/"))
     answer = _ask(ctx, "danube_admin.TopicAdmin/ListSubscriptions", request, pb.SubscriptionListResponse)
     names = () if answer is None else answer.subscriptions
     return [name for name in names if name.startswith(incomplete)]
@@ -72,10 +72,10 @@ def _ask(ctx: click.Context, method: str, request: Any, response: Any) -> Any:
     """The broker's answer, or None: a completion never complains."""
     import asyncio  # noqa: PLC0415
 
-    from pydanube.cli.admin_connection import AdminPort  # noqa: PLC0415
+    from pydanube.cli.admin_connection import admin_port_at  # noqa: PLC0415
     from pydanube.kernel.errors import DanubeError  # noqa: PLC0415
 
-    port = AdminPort(ctx.params["admin_addr"], ctx.params.get("ca"))
+    port = admin_port_at(ctx.params["admin_addr"], ctx)
 
     async def answer() -> Any:
         async with port.connect() as admin:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from pydanube.cli.credentials import credential_options, open_client, open_grpc_client
 from pydanube.cli.failures import Url, run_async
 from pydanube.cli.messages import (
     ShownMessage,
@@ -41,6 +42,7 @@ _TYPES: Final = {
     required=True,
     help="Broker to connect to, e.g. danube://127.0.0.1:6650",
 )
+@credential_options("DANUBE")
 @click.option("--protocol", type=click.Choice(["native", "grpc"]), default="native", show_default=True)
 @click.option("-t", "--topic", default="/default/test_topic", show_default=True)
 @click.option("-n", "--consumer", default="consumer_pubsub", show_default=True, help="Name of this consumer.")
@@ -136,9 +138,7 @@ async def _consume(joining: _Joining, view: "_View", *, count: int | None, timeo
 
 @asynccontextmanager
 async def _native(joining: _Joining) -> AsyncIterator[Receive]:
-    from pydanube.client import connect  # noqa: PLC0415 - only one of the two clients is needed
-
-    async with connect(joining.service_addr) as client:
+    async with open_client(joining.service_addr) as client:
         opening = client.consumer(
             joining.topic,
             subscription=joining.subscription,
@@ -157,9 +157,9 @@ async def _native(joining: _Joining) -> AsyncIterator[Receive]:
 
 @asynccontextmanager
 async def _grpc(joining: _Joining) -> AsyncIterator[Receive]:
-    from pydanube.client.grpc import Client, Consumer  # noqa: PLC0415
+    from pydanube.client.grpc import Consumer  # noqa: PLC0415
 
-    async with Client(joining.service_addr) as client:
+    async with open_grpc_client(joining.service_addr) as client:
         opening = Consumer(
             client,
             joining.topic,

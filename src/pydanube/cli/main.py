@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "schemas": "Register schemas, look at them, check changes.",
     "brokers": "List brokers, take them out of service, spread topics over them.",
     "cluster": "Show the members of a cluster, add and remove them.",
+    "security": "Say who may do what: roles, bindings, tokens.",
     "segments": "List, verify and export the sealed history of a topic.",
     "import": "Make a topic of history from elsewhere.",
     "config": "Check or show the configuration of a broker.",

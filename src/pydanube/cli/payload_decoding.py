@@ -12,6 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from pydanube.cli.admin_connection import AdminConnection
+from pydanube.cli.credentials import open_client
 from pydanube.cli.messages import ShownMessage
 from pydanube.client.schema_codec import Codec, codec_of
 from pydanube.kernel.errors import DanubeError
@@ -38,9 +39,7 @@ def registry_of(admin: AdminConnection) -> Registry:
 @asynccontextmanager
 async def registry_at(service_addr: str) -> AsyncIterator[Registry]:
     """The registry behind a client port; nothing is dialled before a message names a schema."""
-    from pydanube.client import connect  # noqa: PLC0415 - slow to load
-
-    client = connect(service_addr)
+    client = open_client(service_addr)
 
     async def find(schema_id: int, version: int | None) -> tuple[str, bytes]:
         found = await client.schemas.get(schema_id, version)

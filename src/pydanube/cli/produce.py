@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pydanube.cli.credentials import credential_options, open_client, open_grpc_client
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
 from pydanube.kernel.errors import DanubeError
 
@@ -46,6 +47,7 @@ class Attributes(click.ParamType[dict[str, str]]):
     required=True,
     help="Broker to connect to, e.g. danube://127.0.0.1:6650",
 )
+@credential_options("DANUBE")
 @click.option("--protocol", type=click.Choice(["native", "grpc"]), default="native", show_default=True)
 @click.option(
     "-n",
@@ -214,9 +216,7 @@ def _opened(work: _Work, schema: "SchemaRef | None") -> AbstractAsyncContextMana
 
 @asynccontextmanager
 async def _native(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
-    from pydanube.client import connect  # noqa: PLC0415 - only one of the two clients is needed
-
-    async with connect(work.service_addr) as client:
+    async with open_client(work.service_addr) as client:
         opening = client.producer(
             work.topic,
             name=work.name,
@@ -237,7 +237,7 @@ async def _native(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send
 
 @asynccontextmanager
 async def _grpc(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
-    from pydanube.client.grpc import Client, Producer  # noqa: PLC0415
+    from pydanube.client.grpc import Producer  # noqa: PLC0415
     from pydanube.protocol import danube_pb2 as pb  # noqa: PLC0415
 
     schema_ref = schema_id = version = None
@@ -249,7 +249,7 @@ async def _grpc(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
             min_version=schema.at_least,
             use_latest=None if schema.version or schema.at_least else True,
         )
-    async with Client(work.service_addr) as client:
+    async with open_grpc_client(work.service_addr) as client:
         opening = Producer(
             client,
             work.topic,

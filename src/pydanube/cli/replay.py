@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pydanube.cli.credentials import credential_options, open_client
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
 from pydanube.cli.message_filter import MessageFilter, filter_options
 from pydanube.cli.messages import native_message
@@ -40,6 +41,7 @@ _NOT_AGAIN: Final = (*TIMING_ATTRIBUTES, COMPACTION_KEY_ATTRIBUTE)
     show_envvar=True,
     help="Broker to connect to.",
 )
+@credential_options("DANUBE")
 @click.option("--from", "start", type=Start(), default="earliest", show_default=True, help="First message.")
 @click.option(
     "--until", "end", type=Start(), default="latest", show_default=True, help="Where to end, not included."
@@ -72,12 +74,10 @@ async def _replay(
     wanted: MessageFilter,
     output: str,
 ) -> None:
-    from pydanube.client import connect  # noqa: PLC0415 - slow to load
-
     source, destination = full_name(topic), full_name(target)
     read = taken = 0
     loop = asyncio.get_running_loop()
-    async with connect(service_addr) as client, AsyncExitStack() as opened:
+    async with open_client(service_addr) as client, AsyncExitStack() as opened:
         reader = await opened.enter_async_context(client.reader(source, start=start, end=end))
         producer = None if dry_run else await opened.enter_async_context(client.producer(destination))
         began = loop.time()

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from pydanube.cli.credentials import credential_options, open_client
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
 from pydanube.cli.message_filter import MessageFilter, filter_options
 from pydanube.cli.messages import messages_output_option, native_message, show_message
@@ -26,6 +27,7 @@ from pydanube.client.position import Position
     show_envvar=True,
     help="Broker to connect to.",
 )
+@credential_options("DANUBE")
 @click.option("--from", "start", type=Start(), default="latest", show_default=True, help="Where to begin.")
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option(
@@ -59,10 +61,8 @@ async def _tail(
     wanted: MessageFilter,
     output: str,
 ) -> None:
-    from pydanube.client import connect  # noqa: PLC0415 - slow to load
-
     shown = 0
-    async with connect(service_addr) as client, registry_at(service_addr) as registry:
+    async with open_client(service_addr) as client, registry_at(service_addr) as registry:
         decoder = None if raw else PayloadDecoder(registry)
         async with client.reader(full_name(topic), start=start) as reader:
             while count is None or shown < count:

@@ -56,7 +56,7 @@ class Quickstart:
     """Checks tokens: the public key, or of HS256 the same secret."""
     admin_token: Path
     broker_config: Path
-    """The block `auth` of the broker's configuration."""
+    """The keys `admin_tls` and `auth` of the broker's configuration."""
 
 
 def quickstart(
@@ -197,6 +197,7 @@ def _write_private(path: Path, content: bytes) -> None:
 
 def _settings(made: Quickstart, algorithm: str, admin: str) -> str:
     return f"""\
+admin_tls: true
 auth:
   mode: tls # mtls: every client must show a certificate, and may come without a token
   tls:
