@@ -6,7 +6,7 @@ import msgspec
 
 from pydanube.entries.run_file import RunDescriptor
 from pydanube.history.segment import SegmentDescriptor
-from pydanube.kernel.errors import Corrupt, ErrorCode
+from pydanube.kernel.errors import Conflict, Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
 from pydanube.metadata import MetadataStore, Put
 
@@ -34,9 +34,15 @@ class Shelf(Generic[D]):
     async def remove(self, topic: TopicName, descriptor: D) -> None:
         """Forget it, unless the key speaks of another one by now."""
         key = self._key(topic, descriptor)
-        entry = await self._metadata.get(key)
-        if entry is not None and self._decode(key, entry.value) == descriptor:
-            await self._metadata.delete(key, expected_version=entry.version)
+        while (entry := await self._metadata.get(key)) is not None:
+            if self._decode(key, entry.value) != descriptor:
+                return
+            try:
+                await self._metadata.delete(key, expected_version=entry.version)
+            except Conflict:
+                # Somebody changed it meanwhile, perhaps to the same end: look again.
+                continue
+            return
 
     def _path(self, topic: TopicName) -> str:
         return f"/storage/topics/{topic.namespace}/{topic.topic}/{self._name}"

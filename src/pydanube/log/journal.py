@@ -190,7 +190,7 @@ class Journal:
         """
         queue = self._queue
         if topic_id in self._deletions:
-            await self._finish_deletion(topic_id)
+            await self._finish_deletion(topic_id, self._deletions[topic_id])
         found = queue.recovered.get(topic_id)
         if found is not None and found.epoch > epoch:
             raise Conflict(
@@ -243,15 +243,16 @@ class Journal:
         self._deletions |= await self.places.catalogue.deletions()
         for topic_id, name in list(self._deletions.items()):
             try:
-                await self._finish_deletion(topic_id)
+                await self._finish_deletion(topic_id, name)
             except Unavailable as error:
                 logger.warning("topic not deleted yet topic=%s error=%s", name, error)
 
-    async def _finish_deletion(self, topic_id: int) -> None:
+    async def _finish_deletion(self, topic_id: int, name: TopicName) -> None:
+        """Every step may be repeated, so that whoever deletes the same topic meanwhile does no harm."""
         # The journal must have forgotten the topic before its history goes: else it would be missed.
         await self._queue.write_state(encode_topic_drop(topic_id, self._drop(topic_id)))
-        await delete_history(self.places, self._deletions[topic_id], topic_id)
-        del self._deletions[topic_id]
+        await delete_history(self.places, name, topic_id)
+        self._deletions.pop(topic_id, None)
 
     def _drop(self, topic_id: int) -> int:
         """Forget what was found of a topic; return its epoch."""

@@ -65,6 +65,10 @@ class StorageRig:
 
     async def open(self, *topics: TopicName) -> list[TopicLog]:
         """Start a broker with these topics; ids follow their order."""
+        return await self.open_only(dict(enumerate(topics or (TOPIC,), 1)))
+
+    async def open_only(self, topics: dict[int, TopicName]) -> list[TopicLog]:
+        """Start a broker that knows these topics by these ids."""
         (self.folder / "spool").mkdir(exist_ok=True)
         self.journal = await Journal.open(
             self.folder / "journal",
@@ -85,9 +89,7 @@ class StorageRig:
             on_step=self._reached,
         )
         self._opened.append((self.journal, self.tiering))
-        logs = [
-            await self.journal.open_topic(number, name) for number, name in enumerate(topics or (TOPIC,), 1)
-        ]
+        logs = [await self.journal.open_topic(number, name) for number, name in topics.items()]
         await self.journal.forget_unopened()
         return logs
 

@@ -1,5 +1,7 @@
 """Segments and runs of one topic as one history: what is read from where, what is found again, what goes."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -187,3 +189,37 @@ async def test_a_read_that_failed_once_is_right_the_next_time(rig: StorageRig, s
     with pytest.raises((Unavailable, Corrupt)):
         await read(log)
     assert await read(log) == list(range(50))
+
+
+async def test_a_deletion_the_store_refuses_is_finished_later(rig: StorageRig) -> None:
+    log, other = await rig.open(TOPIC, OTHER)
+    for each in (log, other):
+        await publish(each, 5)
+        await rig.seal(each)
+        await publish(each, 5)
+    rig.objects.faults.denied = True
+    await log.delete()
+    assert len(rig.stored()) == 2
+    assert await rig.journal.places.catalogue.deletions() == {1: TOPIC}
+    await rig.journal.finish_deletions()
+    await rig.close()
+    # A broker that does not know the topic any more starts while the store is still away.
+    await rig.open_only({2: OTHER})
+    assert await rig.journal.places.catalogue.deletions() == {1: TOPIC}
+    rig.objects.faults.denied = False
+    await rig.journal.finish_deletions()
+    assert await rig.journal.places.catalogue.deletions() == {}
+    assert [OTHER.topic in key for key in rig.stored()] == [True]
+
+
+async def test_a_deletion_may_be_finished_by_two_at_once(rig: StorageRig) -> None:
+    (log,) = await rig.open()
+    for _ in range(10):
+        await publish(log, 5)
+        await rig.journal.stage_now()
+    await rig.seal(log)
+    await publish(log, 5)
+    await rig.journal.stage_now()
+    await asyncio.gather(log.delete(), rig.journal.finish_deletions(), rig.journal.finish_deletions())
+    assert (rig.stored(), rig.run_files()) == ([], [])
+    assert await rig.journal.places.catalogue.deletions() == {}
