@@ -50,8 +50,9 @@ def complete_subscriptions(ctx: click.Context, param: click.Parameter, incomplet
     """Subscriptions of the TOPIC already typed."""
     from pydanube.protocol import danube_admin_pb2 as pb  # noqa: PLC0415
 
-    topic = ctx.params.get("topic")
-    if not topic:
+    # An option without its value yet keeps click from telling arguments apart: then they are all left over.
+    topic = ctx.params.get("topic") or next(iter(ctx.args), None)
+    if topic is None:
         return []
     request = pb.TopicRequest(name="/" + topic.removeprefix("/"))
     answer = _ask(ctx, "danube_admin.TopicAdmin/ListSubscriptions", request, pb.SubscriptionListResponse)
