@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from pydanube.schemas.documents import Json
+from pydanube.schemas.json_declared import mentioned, only
 from pydanube.schemas.json_types import (
     ARRAY,
     BOOLEAN,
@@ -34,35 +35,49 @@ ONLY_TEXT = Node(types=frozenset({STRING}))
 class Facts:
     """A conjunction of nodes (`all_of` unfolded) and the cases not yet told apart.
 
-    Everything derived here is true of every value all nodes accept. It may be weaker than the truth, never
-    stronger: that is what makes "compatible" safe to say.
+    Everything derived here is true of every value all nodes accept, if it holds declared properties only where
+    `json_declared.py` assumes that. It may be weaker than the truth, never stronger: that is what makes
+    "compatible" safe to say.
+
+    `written` are the nodes of the writer, `beside` what the comparison adds to them, `maybe` those of the
+    writer's that look at the same value and need not hold.
     """
 
-    def __init__(self, nodes: Iterable[Node], *, closed: frozenset[CaseId] = frozenset()) -> None:
-        atoms: dict[Node, None] = {}
-        pending = list(nodes)[::-1]
-        while pending:
-            node = pending.pop()
-            if node not in atoms:
-                atoms[node] = None
-                pending.extend(reversed(node.all_of))
-        self.atoms = tuple(atoms)
+    def __init__(
+        self,
+        written: Iterable[Node],
+        *,
+        beside: Iterable[Node] = (),
+        maybe: Iterable[Node] = (),
+        closed: frozenset[CaseId] = frozenset(),
+    ) -> None:
+        self.written = unfolded(written)
         self.closed = closed
+        self._given = tuple(maybe)
+        self.maybe = _also_looking(self.written, self._given, closed)
+        self.mentioned = mentioned(self.written, self.maybe)
+        self._added = tuple(beside)
+        limit = None if self.mentioned is None else only(self.mentioned, self.written, self.maybe)
+        known = unfolded((*self.written, *self._added))
+        self.atoms = known if limit is None else (*known, limit)
         self.cases: dict[CaseId, tuple[Row, ...]] = {
             (id(node), number): rows
-            for node in self.atoms
+            for node in known
             for number, rows in enumerate(node.alternatives)
             if (id(node), number) not in closed
         }
-        self.key = (frozenset(map(id, self.atoms)), closed)
+        self.key = (frozenset(map(id, known)), frozenset(map(id, self.maybe)), self.mentioned, closed)
 
     def plus(self, *nodes: Node) -> "Facts":
         """These facts and more."""
-        return Facts((*self.atoms, *nodes), closed=self.closed)
+        return Facts(self.written, beside=(*self._added, *nodes), maybe=self._given, closed=self.closed)
 
     def in_case(self, case: CaseId, row: Row) -> "Facts":
         """These facts when one case is known to hold."""
-        return Facts((*self.atoms, *row), closed=self.closed | {case})
+        closed = self.closed | {case}
+        if any(id(node) == case[0] for node in self.written):
+            return Facts((*self.written, *row), beside=self._added, maybe=self._given, closed=closed)
+        return Facts(self.written, beside=(*self._added, *row), maybe=self._given, closed=closed)
 
     @cached_property
     def types(self) -> frozenset[str]:
@@ -144,17 +159,100 @@ class Facts:
         )
         return min(ends, default=math.inf)
 
+    def declares(self, name: str) -> bool:
+        """Whether the writer's schema describes a property by its name."""
+        return any(name in node.properties for node in self.written)
+
+    def taken_as_absent(self, name: str) -> bool:
+        """Whether the writer is taken not to write a property, for its schema says nothing of it."""
+        return self.mentioned is not None and name not in self.mentioned
+
     def at_property(self, name: str) -> "Facts":
         """What is known of the value of a property."""
-        return Facts(child for node in self.atoms for child in node.at_property(name))
+        return self._below(
+            lambda node: node.at_property(name),
+            lambda node: [*node.at_property(name), node.unevaluated_properties],
+        )
 
     def at_item(self, index: int) -> "Facts":
         """What is known of an item; an index beyond every prefix stands for all further ones."""
-        return Facts(item for node in self.atoms if (item := node.at_item(index)) is not None)
+        return self._below(
+            lambda node: [] if (item := node.at_item(index)) is None else [item],
+            lambda node: [*node.prefix[index:], node.rest, node.contains, node.unevaluated_items],
+        )
+
+    def at_others(self, sure: Iterable[Node]) -> "Facts":
+        """What is known of a property no schema names, by the nodes that are sure to look at it."""
+        chosen = dict.fromkeys(sure)
+        return self._below(
+            lambda node: [child for child in (*node.patterns.values(), node.additional) if child in chosen],
+            lambda node: [
+                *node.properties.values(),
+                *node.patterns.values(),
+                node.additional,
+                node.unevaluated_properties,
+            ],
+        )
+
+    def _below(
+        self, known: Callable[[Node], list[Node]], possible: Callable[[Node], list[Node | None]]
+    ) -> "Facts":
+        return Facts(
+            (child for node in self.written for child in known(node)),
+            beside=(child for node in self._beside for child in known(node)),
+            maybe=(
+                child
+                for node in (*self.written, *self.maybe)
+                for child in possible(node)
+                if child is not None
+            ),
+        )
+
+    @cached_property
+    def _beside(self) -> list[Node]:
+        written = set(self.written)
+        return [node for node in self.atoms if node not in written]
 
     @cached_property
     def prefix_length(self) -> int:
         return max((len(node.prefix) for node in self.atoms), default=0)
+
+
+def unfolded(nodes: Iterable[Node]) -> Row:
+    """Nodes and the parts of their `all_of`, each once."""
+    found: dict[Node, None] = {}
+    pending = list(nodes)[::-1]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            pending.extend(reversed(node.all_of))
+    return tuple(found)
+
+
+def _also_looking(written: Row, given: Row, closed: frozenset[CaseId]) -> Row:
+    """The nodes that look at the same value as those written, or are given, and need not hold."""
+    known = set(written)
+    found: dict[Node, None] = {}
+    pending = [*given, *(node for one in written for node in _undecided(one, closed))]
+    while pending:
+        node = pending.pop()
+        if node not in known and node not in found:
+            found[node] = None
+            pending.extend(node.in_place())
+    return tuple(found)
+
+
+def _undecided(node: Node, closed: frozenset[CaseId]) -> list[Node]:
+    """The parts of a node that may hold; of `anyOf` further branches may when one is known to."""
+    decided = {
+        part
+        for number, rows in enumerate(node.alternatives)
+        if (id(node), number) in closed and rows[0] != (node.any_of or ())[:1]
+        for row in rows
+        for part in row
+    }
+    return [part for part in node.in_place() if part not in decided]
 
 
 def spellings(value: Json) -> list[Json]:

@@ -1,14 +1,16 @@
 """The keywords of objects: named properties, patterns, and whether further properties are allowed.
 
-A schema that says nothing of further properties is open: any property may be there. That is why a reader may
-not begin to describe a property the writer left open, and may not close what was open.
+Where a writer says nothing of additional properties, only those it declares are taken to be there: see
+`json_declared.py`. Where it does, a reader may not begin to describe a property the writer left open, and may
+not close what was open.
 """
 
 import math
 from collections.abc import Iterator
 
 from pydanube.schemas.format import Incompatibility
-from pydanube.schemas.json_facts import ONLY_TEXT, Facts
+from pydanube.schemas.json_declared import ANYTHING
+from pydanube.schemas.json_facts import ONLY_TEXT, Facts, unfolded
 from pydanube.schemas.json_proof import Proof, below, narrowed
 from pydanube.schemas.json_types import Node
 
@@ -37,29 +39,30 @@ def _required_problems(facts: Facts, node: Node) -> Problems:
 
 def _property_problems(proof: Proof, facts: Facts, node: Node, name: str) -> Problems:
     wanted = node.at_property(name)
-    if not wanted:
+    if not wanted or (name in node.properties and facts.taken_as_absent(name)):
         return
     known = facts.at_property(name)
     for child in wanted:
-        if not child.never and not known.atoms:
-            # The writer says nothing of it and forbids nothing: all that can be said is this.
-            if proof.problems(known, child):
-                text = (
-                    f"the reader describes '{name}', the writer is open to any value there: close the written "
-                    "schema with additionalProperties before adding properties, or accept any value"
-                )
-                yield Incompatibility(_step(name), "property_added_to_open", text)
-        elif not child.never:
-            yield from below(_step(name), proof.problems(known, child))
-        elif known.types:
-            text = f"the writer may write '{name}', the reader allows no such property: keep it or open the reader"
-            yield Incompatibility(_step(name), "property_removed", text)
+        if child.never:
+            if known.types:
+                text = f"the writer may write '{name}', the reader allows no such property: keep it or open the reader"
+                yield Incompatibility(_step(name), "property_removed", text)
+            continue
+        problems = proof.problems(known, child)
+        if problems and name in node.properties and not facts.declares(name):
+            text = (
+                f"the reader describes '{name}', the writer does not and may write another value there: state it "
+                "in the writer's schema (backward: the old one) or leave additionalProperties out"
+            )
+            yield Incompatibility(_step(name), "property_added_to_open", text)
+        else:
+            yield from below(_step(name), problems)
 
 
 def _other_property_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
     """Properties that neither side names."""
     for pattern, child in node.patterns.items():
-        known = Facts(_sure_at(facts, pattern))
+        known = facts.at_others(_sure_at(facts, pattern))
         yield from below(f".<{pattern}>", proof.problems(known, child))
     if node.additional is not None:
         yield from _further_problems(proof, facts, node, node.additional)
@@ -89,10 +92,10 @@ def _further_problems(proof: Proof, facts: Facts, node: Node, further: Node) -> 
         own = [child for pattern, child in known.patterns.items() if pattern not in node.patterns]
         rest = [] if known.additional is None else [known.additional]
         cases = [[*sure, child] for child in own] + [[*sure, *rest]]
-    for case in cases:
+    for case in map(facts.at_others, cases):
         if not further.never:
-            yield from below(".*", proof.problems(Facts(case), further))
-        elif Facts(case).types:
+            yield from below(".*", proof.problems(case, further))
+        elif case.types:
             text = "the writer may write further properties, the reader allows none: leave the reader open"
             yield Incompatibility(".*", "properties_closed", text)
 
@@ -140,7 +143,7 @@ def _dependency_problems(proof: Proof, facts: Facts, node: Node) -> Problems:
 
 def _unevaluated_problems(proof: Proof, facts: Facts, node: Node, names: list[str]) -> Problems:
     """Asks it of all properties that no part of the reader is sure to evaluate: more than it means, never less."""
-    parts = Facts([node]).atoms
+    parts = unfolded([node])
     if any(part.additional is not None for part in parts):
         return
     assert node.unevaluated_properties is not None
@@ -156,9 +159,6 @@ def _unevaluated_problems(proof: Proof, facts: Facts, node: Node, names: list[st
     for name in names:
         yield from _property_problems(proof, facts, stricter, name)
     yield from _further_problems(proof, facts, stricter, node.unevaluated_properties)
-
-
-ANYTHING = Node()
 
 
 def _required(name: str) -> Node:

@@ -30,6 +30,10 @@ def closed(**properties: Any) -> dict[str, Any]:
     return {**thing(**properties), "additionalProperties": False}
 
 
+def stated(**properties: Any) -> dict[str, Any]:
+    return {**thing(**properties), "additionalProperties": True}
+
+
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}
@@ -55,6 +59,7 @@ CONTAINED: dict[str, tuple[Any, Any]] = {
     "formats are annotations": ({"type": "string", "format": "email"}, TEXT),
     "open property dropped": (thing(a=INTEGER), thing(a=INTEGER, b=TEXT)),
     "property added to closed": (closed(a=INTEGER, b=TEXT), closed(a=INTEGER)),
+    "closing what is silent": (closed(a=INTEGER), thing(a=INTEGER)),
     "closed is opened": (thing(a=INTEGER), closed(a=INTEGER)),
     "no longer required": (thing(a=INTEGER), {**thing(a=INTEGER), "required": ["a"]}),
     "nested": (closed(a=closed(b=NUMBER)), closed(a=closed(b=INTEGER))),
@@ -146,8 +151,8 @@ NOT_CONTAINED: dict[str, tuple[Any, Any, list[tuple[str, str]]]] = {
     "multipleOf": ({"multipleOf": 4}, {"type": "integer", "multipleOf": 6}, [("", "range_narrowed")]),
     "pattern": ({"pattern": "^a"}, {"type": "string", "pattern": "^ab"}, [("", "pattern_changed")]),
     "required": ({**thing(), "required": ["a"]}, thing(a=TEXT), [("a", "property_required")]),
-    "described": (thing(a=TEXT, b=TEXT), thing(a=TEXT), [("b", "property_added_to_open")]),
-    "closing": (closed(a=TEXT), thing(a=TEXT), [("*", "properties_closed")]),
+    "described": (stated(a=TEXT, b=TEXT), stated(a=TEXT), [("b", "property_added_to_open")]),
+    "closing": (closed(a=TEXT), stated(a=TEXT), [("*", "properties_closed")]),
     "removed": (closed(), closed(a=TEXT), [("a", "property_removed")]),
     "removed and closed patterns": (
         closed(),
@@ -195,7 +200,7 @@ NOT_CONTAINED: dict[str, tuple[Any, Any, list[tuple[str, str]]]] = {
     "then": ({"if": TEXT, "then": {"maxLength": 5}}, {"type": ["string", "null"]}, [("", "range_narrowed")]),
     "unevaluated": (
         {"allOf": [thing(a=INTEGER)], "unevaluatedProperties": False},
-        thing(a=INTEGER),
+        stated(a=INTEGER),
         [("*", "properties_closed")],
     ),
     "draft 4 integers": ({"$schema": DRAFT4, "type": "integer"}, INTEGER, [("", "type_narrowed")]),
