@@ -54,7 +54,13 @@ async def list_namespaces(admin: AdminConnection, *, output: str) -> None:
 @click.option("--namespaces-include", multiple=True, metavar="NAME", help="Move only topics of these.")
 @click.option("--namespaces-exclude", multiple=True, metavar="NAME", help="Leave topics of these.")
 @click.option("--dry-run", is_flag=True, help="Say what would be moved, and move nothing.")
-@click.option("--timeout-seconds", type=click.IntRange(1), default=60, show_default=True)
+@click.option(
+    "--timeout-seconds",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    help="How long moving may take.",
+)
 @administrative
 async def unload(
     admin: AdminConnection,

@@ -66,7 +66,7 @@ async def add_node(admin: AdminConnection, *, node_addr: Address, output: str) -
 
 
 @cluster.command("promote-node")
-@click.option("--node-id", type=click.IntRange(1), required=True)
+@click.option("--node-id", type=click.IntRange(1), required=True, help="Broker that is to vote.")
 @administrative
 async def promote_node(admin: AdminConnection, *, node_id: int, output: str) -> None:
     """Let a broker that has learned vote."""
@@ -76,7 +76,7 @@ async def promote_node(admin: AdminConnection, *, node_id: int, output: str) -> 
 
 
 @cluster.command("remove-node")
-@click.option("--node-id", type=click.IntRange(1), required=True)
+@click.option("--node-id", type=click.IntRange(1), required=True, help="Broker that is to go.")
 @administrative
 async def remove_node(admin: AdminConnection, *, node_id: int, output: str) -> None:
     """Take a broker out of the cluster; unload it first."""

@@ -38,7 +38,12 @@ def schemas() -> None:
 
 @schemas.command()
 @_subject
-@click.option("--schema-type", type=click.Choice([*STRUCTURED, "string", "bytes", "number"]), required=True)
+@click.option(
+    "--schema-type",
+    type=click.Choice([*STRUCTURED, "string", "bytes", "number"]),
+    required=True,
+    help="Format of the definition; the last three have none.",
+)
 @definition_options
 @click.option("--description", default="", help="What is new about it.")
 @click.option("--tags", multiple=True, help="May be given several times.")
@@ -145,7 +150,7 @@ async def versions(admin: AdminConnection, *, subject: str, output: str) -> None
 
 @schemas.command()
 @_subject
-@click.option("--schema-type", type=click.Choice(STRUCTURED), required=True)
+@click.option("--schema-type", type=click.Choice(STRUCTURED), required=True, help="Format of the definition.")
 @definition_options
 @click.option("--mode", type=click.Choice(MODES, case_sensitive=False), help="Instead of the subject's own.")
 @click.option("--exit-code", is_flag=True, help="End with status 1 if it is not compatible.")
@@ -194,7 +199,12 @@ async def get_compatibility(admin: AdminConnection, *, subject: str, output: str
 
 @schemas.command("set-compatibility")
 @_subject
-@click.option("--mode", type=click.Choice(MODES, case_sensitive=False), required=True)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES, case_sensitive=False),
+    required=True,
+    help="Whose readers a new version must not break: of old data, of new data, of both; of all versions.",
+)
 @administrative
 async def set_compatibility(admin: AdminConnection, *, subject: str, mode: str, output: str) -> None:
     """Say which changes SUBJECT allows from now on; versions that exist are not checked again."""
@@ -207,7 +217,7 @@ async def set_compatibility(admin: AdminConnection, *, subject: str, mode: str, 
 
 @schemas.command()
 @_subject
-@click.option("--version", type=click.IntRange(1), required=True)
+@click.option("--version", type=click.IntRange(1), required=True, help="Version to delete.")
 @click.option("--confirm", is_flag=True, help="Yes: messages written with it can no longer be decoded.")
 @administrative
 async def delete(admin: AdminConnection, *, subject: str, version: int, confirm: bool, output: str) -> None:

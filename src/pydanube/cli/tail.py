@@ -61,10 +61,10 @@ async def _tail(
     wanted: MessageFilter,
     output: str,
 ) -> None:
-    shown = 0
+    name, shown = full_name(topic), 0
     async with open_client(service_addr) as client, registry_at(service_addr) as registry:
         decoder = None if raw else PayloadDecoder(registry)
-        async with client.reader(full_name(topic), start=start) as reader:
+        async with client.reader(name, start=start) as reader:
             while count is None or shown < count:
                 try:
                     received = await asyncio.wait_for(reader.receive(), timeout)

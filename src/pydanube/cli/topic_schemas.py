@@ -22,7 +22,13 @@ _payload_validation: Final = click.option(
 @click.option(
     "--subject", required=True, shell_complete=complete_subjects, help="Subject the messages belong to."
 )
-@click.option("--validation-policy", type=_POLICIES, default="none", show_default=True)
+@click.option(
+    "--validation-policy",
+    type=_POLICIES,
+    default="none",
+    show_default=True,
+    help="What does not fit is taken, taken with a warning, or refused.",
+)
 @_payload_validation
 @administrative
 async def configure_schema(
@@ -53,7 +59,12 @@ async def configure_schema(
 
 @click.command("set-validation-policy")
 @topic_argument
-@click.option("--policy", type=_POLICIES, required=True)
+@click.option(
+    "--policy",
+    type=_POLICIES,
+    required=True,
+    help="What does not fit is taken, taken with a warning, or refused.",
+)
 @_payload_validation
 @administrative
 async def set_validation_policy(
