@@ -15,6 +15,9 @@ from pydanube.security.principals import ANONYMOUS, Principal, Verified
 from pydanube.security.quotas import Quotas
 
 FOREVER_MS: Final = (1 << 62) - 1
+AUTHORIZATION: Final = "authorization"
+INTERNAL_BROKER: Final = "x-danube-internal-broker"
+"""Metadata by which a caller says who they are."""
 
 
 class Fields(Protocol):

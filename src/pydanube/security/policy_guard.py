@@ -1,12 +1,12 @@
 """The guard of modes tls and mtls: callers prove who they are, and may do what a role bound to them grants."""
 
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
 from pydanube.kernel.names import check_name
 from pydanube.security.audit import AuditLog, Outcome
-from pydanube.security.guard import FOREVER_MS, Fields
+from pydanube.security.guard import AUTHORIZATION, FOREVER_MS, INTERNAL_BROKER, Fields
 from pydanube.security.operations import OPERATIONS
 from pydanube.security.permissions import CLUSTER, Permission, Resource, Scope, narrowest_scope
 from pydanube.security.policy_store import PolicyStore
@@ -14,9 +14,6 @@ from pydanube.security.principals import Principal, PrincipalKind, Verified
 from pydanube.security.quotas import Quotas
 from pydanube.security.settings import Limits, Mode, SecuritySettings
 from pydanube.security.tokens import TokenVerifier
-
-AUTHORIZATION: Final = "authorization"
-INTERNAL_BROKER: Final = "x-danube-internal-broker"
 
 Counts = dict[tuple[Scope, Permission], int]
 

@@ -22,6 +22,7 @@ from pydanube.protocol import (
 )
 from pydanube.protocol.http2.headers import Headers
 from pydanube.protocol.messages import PublishScan, scan_ack, scan_publish
+from pydanube.security.guard import AUTHORIZATION, INTERNAL_BROKER
 from pydanube.security.operations import OPERATIONS, ResourceFrom, Rule
 from pydanube.security.permissions import Permission, Resource, topic_resource
 from pydanube.security.principals import Principal, Verified
@@ -110,12 +111,16 @@ class GrpcGate:
 
     def __init__(self, keeper: Gatekeeper, connection: GrpcConnection) -> None:
         self._keeper = keeper
-        self._guard = keeper.guard
+        self.guard = keeper.guard
         self._quotas = keeper.guard.quotas
         self._connection = connection
         self._peer = ""
         self._certificate: Principal | None = None
-        self._revision = keeper.guard.revision
+        self.revision = keeper.guard.revision
+        """Of the policies, as far as what is remembered here goes by them."""
+        self.sender: str | None = ""
+        """The header `authorization` of whoever published last, and below what they may publish to."""
+        self.sender_topics: set[bytes] = set()
         self._callers: dict[tuple[str | None, str | None], Caller] = {}
         self._callers_since_ms = keeper.clock.monotonic_ms()
         self._last_headers: Headers | None = None
@@ -137,7 +142,7 @@ class GrpcGate:
         is_long_ago = now_ms - self._callers_since_ms >= REMEMBERED_MS
         if is_long_ago or any(self._keeper.is_over(each.verified) for each in self._callers.values()):
             self._forget_callers()
-        if self._revision != self._guard.revision:
+        if self.revision != self.guard.revision:
             self._policies_changed()
         for stream_id, watched in list(self._streams.items()):
             if not self._connection.is_open(stream_id):
@@ -163,7 +168,7 @@ class GrpcGate:
         if headers is self._last_headers and self._last_caller is not None:
             caller = self._last_caller
         else:
-            key = (headers.get("authorization"), headers.get("x-danube-internal-broker"))
+            key = (headers.get(AUTHORIZATION), headers.get(INTERNAL_BROKER))
             known = self._callers.get(key)
             caller = self._admitted(headers, key) if known is None else known
             self._last_headers, self._last_caller = headers, caller
@@ -173,20 +178,23 @@ class GrpcGate:
 
     def check(self, caller: Caller, operation: str, resource: Resource) -> None:
         """Return if the call is allowed, else raise Rejected."""
-        self._guard.check(caller.verified.principal, operation, resource, peer=self._peer)
+        self.guard.check(caller.verified.principal, operation, resource, peer=self._peer)
 
     def check_send(self, headers: Headers, topic: bytes) -> Caller:
         """Who publishes, if they may: asked for every message."""
-        if self._revision != self._guard.revision:
+        if self.revision != self.guard.revision:
             self._policies_changed()
         caller = self.caller(headers)
         if topic not in caller.produces:
             self._check_topic(caller, SEND, topic, caller.produces)
+        # A broker's powers are asked for at every call: without the header, its certificate is no identity.
+        if self._quotas is None and headers.get(INTERNAL_BROKER) is None:
+            self.sender, self.sender_topics = headers.get(AUTHORIZATION), caller.produces
         return caller
 
     def check_settle(self, headers: Headers, operation: str, topic: bytes) -> None:
         """May a message of the topic be acknowledged?"""
-        if self._revision != self._guard.revision:
+        if self.revision != self.guard.revision:
             self._policies_changed()
         caller = self.caller(headers)
         if topic not in caller.consumes:
@@ -213,7 +221,7 @@ class GrpcGate:
         self._held.append(held)
 
     def _admitted(self, headers: Headers, key: tuple[str | None, str | None]) -> Caller:
-        verified = self._guard.admit(headers, self._certificate, peer=self._peer)
+        verified = self.guard.admit(headers, self._certificate, peer=self._peer)
         if self._quotas is not None and verified.principal not in self._counted:
             self._quotas.connect(verified.principal, self._keeper.clock.monotonic_ms())
             self._counted.add(verified.principal)
@@ -233,13 +241,14 @@ class GrpcGate:
         self._callers_since_ms = self._keeper.clock.monotonic_ms()
         self._callers = {}
         self._last_headers = self._last_caller = None
+        self.sender, self.sender_topics = "", set()
 
     def _policies_changed(self) -> None:
-        self._revision = self._guard.revision
+        self.revision = self.guard.revision
         self._forget_callers()
         for stream_id, watched in list(self._streams.items()):
             try:
-                self._guard.check(
+                self.guard.check(
                     watched.verified.principal, watched.operation, watched.resource, peer=self._peer
                 )
             except DanubeError as error:
@@ -303,14 +312,21 @@ def _guarded_send(producer: ProducerService) -> Handler:
     send = producer.send_scanned
 
     def handle(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
-        gate = _gate_of(connection)
+        gate = _gate_of(connection) if connection.gate is None else connection.gate
         try:
             scan = scan_publish(body)
         except DanubeError:
             gate.check_send(headers, b"")
             raise
-        caller = gate.check_send(headers, scan.topic_name)
-        gate.send(caller, send, stream_id, body, scan)
+        # Nearly always the sender and the topic are those of the last message: that must cost nothing.
+        if (
+            scan.topic_name in gate.sender_topics
+            and headers.get(AUTHORIZATION) == gate.sender
+            and gate.guard.revision == gate.revision
+        ):
+            send(connection, stream_id, body, scan)
+        else:
+            gate.send(gate.check_send(headers, scan.topic_name), send, stream_id, body, scan)
 
     return handle
 
