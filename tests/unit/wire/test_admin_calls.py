@@ -20,7 +20,7 @@ async def refusal(error: DanubeError, *, as_not_found: bool) -> DanubeError:
 
     method = methods("package.Service", {"Method": answer})["/package.Service/Method"]
     with pytest.raises(DanubeError) as caught:
-        await method(b"", Headers.__new__(Headers))
+        await method(b"", Headers("POST", "/package.Service/Method", {}, -1))
     return caught.value
 
 
@@ -55,4 +55,4 @@ async def test_an_answer_is_encoded() -> None:
         return TopicResponse(success=True)
 
     method = methods("package.Service", {"Method": answer})["/package.Service/Method"]
-    assert TopicResponse.FromString(await method(b"asked", Headers.__new__(Headers))).success
+    assert TopicResponse.FromString(await method(b"asked", Headers("POST", "/package.Service/Method", {}, -1))).success
