@@ -7,7 +7,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf unit integration test conformance fault fuzz soak store-peers bench compare clean
+.PHONY: help setup compile pure run check format protobuf reference unit integration test conformance fault fault-storage fuzz soak store-peers bench compare clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,7 @@ check: $(STAMP)  ## formatting, lint, types, import rules, spelling, generated f
 	$(BIN)/lint-imports
 	$(BIN)/codespell src tests docs bench tools proto examples README.md CHANGELOG.md CONTRIBUTING.md Makefile
 	$(BIN)/python tools/generate_protobuf.py --check
+	$(BIN)/python tools/generate_reference.py --check
 
 format: $(STAMP)  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
@@ -42,6 +43,9 @@ format: $(STAMP)  ## format and fix what can be fixed
 
 protobuf: $(STAMP)  ## regenerate the protobuf messages from proto/
 	$(BIN)/python tools/generate_protobuf.py
+
+reference: $(STAMP)  ## regenerate docs/reference from the code
+	$(BIN)/python tools/generate_reference.py
 
 test: setup check  ## everything a submission must pass
 	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance
@@ -53,6 +57,9 @@ conformance: setup  ## the published clients and h2spec, with every toolchain th
 
 fault: setup  ## kill -9 rounds: make fault SECONDS=600 SEED=7
 	$(BIN)/python -m tests.fault --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+fault-storage: setup  ## kill -9 at every step of storing history: make fault-storage SEEDS=20 SEED=7
+	$(BIN)/python -m tests.fault.storage --seeds $(or $(SEEDS),5) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup  ## every fuzz target for FUZZ_SECONDS each: make fuzz FUZZ_SECONDS=600
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) $(BIN)/pytest tests/fuzz --timeout 0

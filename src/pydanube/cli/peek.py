@@ -67,7 +67,12 @@ def peek(
             if subscription is not None:
                 request.subscription = subscription
             elif last is not None:
-                [figures] = await topic_figures(admin, topic)
+                found = await topic_figures(admin, topic)
+                if len(found) != 1:
+                    raise click.UsageError(
+                        f"{topic} has {len(found)} partitions: --last needs one of them, as {topic}-part-0"
+                    )
+                [figures] = found
                 first = max(figures.start_offset, figures.next_offset - last)
                 request.position.CopyFrom(admin_position(Position.offset(first)))
             else:

@@ -5,7 +5,7 @@ import logging
 import msgspec
 
 from pydanube.kernel.clock import Dice
-from pydanube.kernel.errors import Conflict, Corrupt, ErrorCode
+from pydanube.kernel.errors import Conflict, Corrupt, ErrorCode, Unavailable
 from pydanube.metadata import MetadataStore
 from pydanube.metadata.store import ABSENT
 from pydanube.stores.store import DurableStore
@@ -22,14 +22,20 @@ class Owner(msgspec.Struct, frozen=True):
     cluster_name: str
 
 
-async def claim_store(store: DurableStore, owner: Owner) -> None:
-    """Write our name into the store, or find it there.
+async def claim_store(store: DurableStore, owner: Owner, *, is_in_use: bool = False) -> None:
+    """Write our name into the store, or find it there; `is_in_use` if segments of ours are in it.
 
     Raises:
         Conflict: the store is another cluster's.
-        Unavailable: the store does not answer.
+        Unavailable: the store does not answer, or is empty although it is in use.
     """
     found = await _read(store)
+    if found is None and is_in_use:
+        raise Unavailable(
+            f"{store.place(OWNER_KEY)} is missing, but this broker has segments in that store: mount the file system, or "
+            "point storage.durable.root to where they are",
+            ErrorCode.STORAGE_FAILED,
+        )
     if found is None:
         try:
             await store.put_bytes(OWNER_KEY, msgspec.json.encode(owner))

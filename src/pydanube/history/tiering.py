@@ -60,6 +60,9 @@ class JournalSide(Protocol):
     @property
     def file_in_use(self) -> int | None: ...
 
+    @property
+    def histories(self) -> Iterable[TopicHistory]: ...
+
     def hold(self, reason: Unavailable | None) -> None: ...
 
     async def rotate(self) -> None: ...
@@ -201,7 +204,8 @@ class Tiering:
             Conflict: it is another cluster's.
         """
         if not self._is_ours:
-            await claim_store(self._places.store, self._owner)
+            is_in_use = any(history.segments for history in self._journal.histories)
+            await claim_store(self._places.store, self._owner, is_in_use=is_in_use)
             self._is_ours = True
 
     # Looking.

@@ -173,7 +173,9 @@ class TopicHistory:
                 if self._unit_of(offset) is unit:
                     if not isinstance(unit, RunDescriptor) or unit not in self.copies:
                         raise
-                    logger.error("copy not used any more, its segment is topic=%s error=%s", self.topic, error)
+                    logger.error(
+                        "copy not used any more, its segment is topic=%s error=%s", self.topic, error
+                    )
                     self._damaged_copies.add(unit.run_id)
 
     def unit_from_time(self, append_ms: int, start_offset: int) -> Unit | None:

@@ -88,3 +88,12 @@ async def test_a_cluster_numbers_itself_once(metadata: MemoryStore) -> None:
     first = await cluster_id(metadata, dice)
     assert first == "0000000000000001"
     assert await cluster_id(metadata, dice) == first
+
+
+async def test_a_store_in_use_that_is_empty_was_not_mounted() -> None:
+    store = MemoryObjects()
+    with pytest.raises(Unavailable, match="mount the file system"):
+        await claim_store(store, OURS, is_in_use=True)
+    assert await store.read_whole(OWNER_KEY, size_max=1000) is None
+    await claim_store(store, OURS)
+    await claim_store(store, OURS, is_in_use=True)
