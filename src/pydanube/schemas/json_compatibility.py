@@ -87,7 +87,8 @@ class Containment:
             return []
         if facts.values is not None:
             return _value_problems(facts.values, node)
-        self._attempts_left -= 1
+        # Each looks at all nodes of the value.
+        self._attempts_left -= 1 + (len(facts.atoms) + len(facts.maybe)) // 8
         problems = self._direct(facts, node)
         if problems and facts.cases:
             case, rows = next(iter(facts.cases.items()))

@@ -25,7 +25,7 @@ def mentioned(written: Iterable[Node], maybe: Iterable[Node]) -> frozenset[str] 
     looking = [*known, *maybe]
     if any(_says_more(node) for node in looking):
         return None
-    return frozenset().union(*map(_names, looking))
+    return frozenset(_names(looking))
 
 
 def only(names: frozenset[str], written: Iterable[Node], maybe: Iterable[Node]) -> Node | None:
@@ -38,7 +38,7 @@ def only(names: frozenset[str], written: Iterable[Node], maybe: Iterable[Node]) 
     if not any(node.properties for node in known):
         return None
     least = max(node.properties_min for node in (*known, *maybe))
-    if least and least > len(frozenset().union(*map(_names, known))):
+    if least and least > len(_names(known)):
         return None
     return Node(properties=dict.fromkeys(sorted(names), ANYTHING), additional=NOTHING)
 
@@ -48,10 +48,18 @@ def _is_of_objects(node: Node) -> bool:
 
 
 def _says_more(node: Node) -> bool:
-    stated = (node.additional, node.unevaluated_properties, node.names)
-    return bool(node.patterns) or any(child is not None for child in stated)
+    return (
+        bool(node.patterns)
+        or node.additional is not None
+        or node.unevaluated_properties is not None
+        or node.names is not None
+    )
 
 
-def _names(node: Node) -> frozenset[str]:
-    needed = node.dependent_required.items()
-    return node.required.union(node.properties, *({name, *others} for name, others in needed))
+def _names(nodes: Iterable[Node]) -> set[str]:
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.properties, node.required)
+        for name, needed in node.dependent_required.items():
+            found.update((name,), needed)
+    return found

@@ -29,6 +29,10 @@ CaseId: TypeAlias = tuple[int, int]
 
 # Whole numbers stay together: hardly a schema tells their spellings apart.
 ONLY = [Node(types=kinds) for kinds in (*(frozenset({kind}) for kind in sorted(EVERY_TYPE - WHOLE)), WHOLE)]
+# Stands for more nodes than are followed: something is said of additional properties, at every depth.
+UNKNOWN = Node()
+UNKNOWN.additional = UNKNOWN.rest = UNKNOWN
+MAYBE_MAX = 128
 ONLY_TEXT = Node(types=frozenset({STRING}))
 
 
@@ -53,12 +57,12 @@ class Facts:
     ) -> None:
         self.written = unfolded(written)
         self.closed = closed
-        self._given = tuple(maybe)
+        self._given = _at_most(maybe)
         self.maybe = _also_looking(self.written, self._given, closed)
         self.mentioned = mentioned(self.written, self.maybe)
         self._added = tuple(beside)
         limit = None if self.mentioned is None else only(self.mentioned, self.written, self.maybe)
-        known = unfolded((*self.written, *self._added))
+        known = unfolded((*self.written, *self._added)) if self._added else self.written
         self.atoms = known if limit is None else (*known, limit)
         self.cases: dict[CaseId, tuple[Row, ...]] = {
             (id(node), number): rows
@@ -184,10 +188,11 @@ class Facts:
     def at_others(self, sure: Iterable[Node]) -> "Facts":
         """What is known of a property no schema names, by the nodes that are sure to look at it."""
         chosen = dict.fromkeys(sure)
+        written = set(self.written)
         return self._below(
             lambda node: [child for child in (*node.patterns.values(), node.additional) if child in chosen],
             lambda node: [
-                *node.properties.values(),
+                *(() if node in written else node.properties.values()),
                 *node.patterns.values(),
                 node.additional,
                 node.unevaluated_properties,
@@ -239,20 +244,31 @@ def _also_looking(written: Row, given: Row, closed: frozenset[CaseId]) -> Row:
         node = pending.pop()
         if node not in known and node not in found:
             found[node] = None
+            if len(found) > MAYBE_MAX:
+                return (UNKNOWN,)
             pending.extend(node.in_place())
+    return tuple(found)
+
+
+def _at_most(nodes: Iterable[Node]) -> Row:
+    found: dict[Node, None] = {}
+    for node in nodes:
+        found[node] = None
+        if len(found) > MAYBE_MAX:
+            return (UNKNOWN,)
     return tuple(found)
 
 
 def _undecided(node: Node, closed: frozenset[CaseId]) -> list[Node]:
     """The parts of a node that may hold; of `anyOf` further branches may when one is known to."""
-    decided = {
-        part
-        for number, rows in enumerate(node.alternatives)
-        if (id(node), number) in closed and rows[0] != (node.any_of or ())[:1]
-        for row in rows
-        for part in row
-    }
-    return [part for part in node.in_place() if part not in decided]
+    if not (node.any_of or node.one_of or node.if_ or node.not_ or node.dependent_schemas):
+        return []
+    parts = node.in_place()
+    for number, rows in enumerate(node.alternatives):
+        if (id(node), number) in closed and rows[0] != (node.any_of or ())[:1]:
+            decided = {part for row in rows for part in row}
+            parts = [part for part in parts if part not in decided]
+    return parts
 
 
 def spellings(value: Json) -> list[Json]:
