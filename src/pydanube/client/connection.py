@@ -281,10 +281,16 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = f": {exc}" if exc else ""
-        self._fail(self._ending or Disconnected(f"the connection to {self.address} was lost{reason}"))
+        self._fail(self._ending or self._cause(exc))
         if not self._closed.done():
             self._closed.set_result(None)
+
+    def _cause(self, exc: Exception | None) -> DanubeError:
+        reason = f": {exc}" if exc else ""
+        # Under TLS 1.3 a broker looks at our certificate when we think the handshake is over, and may just hang up.
+        is_early = self.address.tls and not self.welcome.version
+        hint = " (if it wants to see a certificate, give TLS(certificate=…, key=…))" if is_early else ""
+        return Disconnected(f"the connection to {self.address} was lost{reason}{hint}")
 
     def _handle(self, frame: Frame) -> None:
         kind = frame.kind

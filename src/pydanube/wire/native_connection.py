@@ -149,7 +149,6 @@ class NativeConnection(ServedConnection):
         self._unanswered_bytes += size
         if self._unanswered_bytes > self.server.limits.publish_window_bytes:
             self.intake.stop(PUBLISHES)
-
         if not self._is_held_back and self.server.is_crowded():
             self._is_held_back = True
             self.intake.stop(JOURNAL)

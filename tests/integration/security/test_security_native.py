@@ -9,8 +9,8 @@ from broker_harness.native_wire import NativeClient, NativeRefusal, refused_with
 from broker_harness.running_broker import RunningBroker, StartBroker
 from broker_harness.wire_client import PATIENCE_SECONDS
 
-from pydanube.client import TLS, connect
-from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
+from pydanube.client import TLS, Retries, connect
+from pydanube.kernel.errors import DanubeError, ErrorCode
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.security.permissions import Permission
@@ -202,11 +202,17 @@ async def test_our_client_comes_with_a_token_or_a_certificate(
             assert (await reader.receive(timeout=10)).payload == b"hello"
 
 
-async def test_our_client_says_what_is_wrong(secured: RunningBroker, realm: Any) -> None:
-    async def refusal(token: str | None, tls: TLS) -> DanubeError:
-        with pytest.raises(Rejected) as caught:
+async def test_our_client_says_what_is_wrong(
+    start_broker: StartBroker, secured: RunningBroker, realm: Any
+) -> None:
+    mutual = await start_broker(auth=realm.auth("mtls"))
+
+    async def refusal(token: str | None, tls: TLS, broker: RunningBroker = secured) -> DanubeError:
+        with pytest.raises(DanubeError) as caught:
             async with (
-                connect(f"danubes://{secured.address}", token=token, tls=tls) as client,
+                connect(
+                    f"danubes://{broker.address}", token=token, tls=tls, retries=Retries(attempts_max=1)
+                ) as client,
                 client.producer(TOPIC),
             ):
                 pass
@@ -215,6 +221,7 @@ async def test_our_client_says_what_is_wrong(secured: RunningBroker, realm: Any)
     assert "send a token" in (await refusal(None, realm.tls)).text
     assert "not accepted" in (await refusal("a.b.c", realm.tls)).text
     assert "permission denied" in (await refusal(realm.token("stranger"), realm.tls)).text
+    assert "wants to see a certificate" in (await refusal(realm.token("admin"), realm.tls, mutual)).text
 
 
 async def test_a_token_may_be_renewed_while_the_client_lives(secured: RunningBroker, realm: Any) -> None:
