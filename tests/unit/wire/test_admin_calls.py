@@ -55,4 +55,6 @@ async def test_an_answer_is_encoded() -> None:
         return TopicResponse(success=True)
 
     method = methods("package.Service", {"Method": answer})["/package.Service/Method"]
-    assert TopicResponse.FromString(await method(b"asked", Headers("POST", "/package.Service/Method", {}, -1))).success
+    assert TopicResponse.FromString(
+        await method(b"asked", Headers("POST", "/package.Service/Method", {}, -1))
+    ).success
