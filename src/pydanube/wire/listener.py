@@ -6,7 +6,6 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from pydanube.protocol.http2.frames import PREFACE
@@ -209,20 +208,6 @@ class _Threshold:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def server_tls(
-    certificate: Path, key: Path, *, client_ca: Path | None = None, alpn: Sequence[str] = ("h2", NATIVE_ALPN)
-) -> ssl.SSLContext:
-    """A TLS context for the port; with `client_ca`, clients must show a certificate it has signed."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    context.set_alpn_protocols(list(alpn))
-    if client_ca is not None:
-        context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

@@ -14,8 +14,11 @@ from pathlib import Path
 import uvloop
 
 from pydanube.protocol.http2 import Headers
+from pydanube.security.certificates import ServerTls
+from pydanube.security.settings import TlsFiles
+from pydanube.server.process import SystemClock
 from pydanube.wire.grpc_connection import GrpcConnection, GrpcServer
-from pydanube.wire.listener import Listener, http2_door, server_tls
+from pydanube.wire.listener import Listener, http2_door
 
 
 def echo(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
@@ -53,7 +56,10 @@ ROUTES = {"/test.Echo/Unary": echo, "/test.Echo/Accept": accept, "/test.Echo/Cou
 async def serve(certificate: Path | None, key: Path | None) -> None:
     server = GrpcServer(ROUTES)
     listener = Listener([http2_door(server.new_connection)])
-    tls = server_tls(certificate, key) if certificate and key else None
+    tls = None
+    if certificate and key:
+        files = TlsFiles(cert_file=str(certificate), key_file=str(key))
+        tls = ServerTls("tls", files, SystemClock()).context
     await listener.open("127.0.0.1", 0, tls=tls)
     print(listener.port, flush=True)
     gc.freeze()

@@ -12,9 +12,11 @@ import pytest
 import trustme
 
 from pydanube.protocol import danube_admin_pb2 as pb
+from pydanube.security.certificates import ServerTls
+from pydanube.security.settings import TlsFiles
+from pydanube.server.process import SystemClock
 from pydanube.wire.admin_calls import methods
 from pydanube.wire.grpc_connection import GrpcServer, Handler, asynchronous
-from pydanube.wire.listener import server_tls
 from pydanube.wire.storage_admin_service import StorageAdminService
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,7 +49,8 @@ def tls_admin(history: StoredHistory, tmp_path: Path) -> Iterator[tuple[str, Pat
     certificate = authority.issue_cert("127.0.0.1")
     chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     certificate.private_key_pem.write_to_path(str(key))
-    with serving(history, server_tls(chain, key)) as port:
+    files = TlsFiles(cert_file=str(chain), key_file=str(key))
+    with serving(history, ServerTls("tls", files, SystemClock()).context) as port:
         yield f"https://127.0.0.1:{port}", ca
 
 

@@ -13,8 +13,11 @@ import trustme
 
 from pydanube.protocol.http2 import Headers
 from pydanube.protocol.http2.frames import PREFACE
+from pydanube.security.certificates import ServerTls
+from pydanube.security.settings import Mode, TlsFiles
+from pydanube.server.process import SystemClock
 from pydanube.wire.grpc_connection import GrpcConnection, GrpcServer
-from pydanube.wire.listener import Door, Listener, http2_door, server_tls
+from pydanube.wire.listener import Door, Listener, http2_door
 
 
 def echo(connection: GrpcConnection, stream_id: int, body: bytes, headers: Headers) -> None:
@@ -142,9 +145,14 @@ async def test_no_more_connections_than_allowed() -> None:
         third_writer.close()
 
 
+def tls_of(mode: Mode, certificate: Path, key: Path, ca: Path | None = None) -> ssl.SSLContext:
+    files = TlsFiles(cert_file=str(certificate), key_file=str(key), ca_file=None if ca is None else str(ca))
+    return ServerTls(mode, files, SystemClock()).context
+
+
 async def test_tls_with_the_grpc_client(files: tuple[Path, Path, Path]) -> None:
     certificate, key, ca = files
-    async with listening(server_tls(certificate, key)) as listener:
+    async with listening(tls_of("tls", certificate, key)) as listener:
         credentials = grpc.ssl_channel_credentials(ca.read_bytes())
         async with grpc.aio.secure_channel(f"localhost:{listener.port}", credentials) as channel:
             assert await channel.unary_unary("/echo")(bytes(1_000_000)) == bytes(1_000_000)
@@ -152,7 +160,7 @@ async def test_tls_with_the_grpc_client(files: tuple[Path, Path, Path]) -> None:
 
 async def test_alpn_leads_to_another_door(files: tuple[Path, Path, Path], authority: trustme.CA) -> None:
     certificate, key, _ = files
-    async with listening(server_tls(certificate, key, alpn=["h2", "danube/1"])) as listener:
+    async with listening(tls_of("tls", certificate, key)) as listener:
         context = ssl.create_default_context()
         authority.configure_trust(context)
         context.set_alpn_protocols(["danube/1"])
@@ -167,7 +175,7 @@ async def test_a_client_without_a_certificate_is_refused(
     files: tuple[Path, Path, Path], authority: trustme.CA
 ) -> None:
     certificate, key, ca = files
-    async with listening(server_tls(certificate, key, client_ca=ca)) as listener:
+    async with listening(tls_of("mtls", certificate, key, ca)) as listener:
         context = ssl.create_default_context()
         authority.configure_trust(context)
         context.set_alpn_protocols(["h2"])
