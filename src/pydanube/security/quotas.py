@@ -18,8 +18,9 @@ class TokenBucket:
     __slots__ = ("_at_ms", "_level", "_rate")
 
     def __init__(self, per_second: int, now_ms: int) -> None:
-        self._rate = per_second / 1000
-        self._level = float(per_second)
+        # In thousandths, so that a millisecond adds a whole number: sums of fractions fall short of what was promised.
+        self._rate = per_second
+        self._level = per_second * 1000
         self._at_ms = now_ms
 
     def take(self, amount: int, now_ms: int) -> int:
@@ -28,9 +29,9 @@ class TokenBucket:
             self._level = min(self._level + (now_ms - self._at_ms) * self._rate, self._rate * 1000)
             self._at_ms = now_ms
         if self._level <= 0:
-            return max(1, int(-self._level / self._rate) + 1)
+            return -self._level // self._rate + 1
         # On credit, so that a message larger than a second's worth is possible; the debt delays the next.
-        self._level -= amount
+        self._level -= amount * 1000
         return 0
 
 
