@@ -176,9 +176,7 @@ async def upload_rates(scratch: Path, rounds: int) -> list[UploadRate]:
             await cloud.put_file(f"ours/{number}", file)
             ours.append(time.perf_counter() - begun)
             begun = time.perf_counter()
-            await obstore.put_async(
-                plain, f"theirs/{number}", data, chunk_size=8 << 20, max_concurrency=4
-            )
+            await obstore.put_async(plain, f"theirs/{number}", data, chunk_size=8 << 20, max_concurrency=4)
             theirs.append(time.perf_counter() - begun)
         await cloud.close()
         rates.append(UploadRate("S3 (SeaweedFS on this machine)", *_mb_per_s(ours, theirs)))

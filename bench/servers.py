@@ -84,9 +84,7 @@ def running_grpc_go(scratch: Path, server: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def running(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[int]:
+def running(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[int]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
