@@ -38,6 +38,11 @@ class PolicyGuard:
         self._policies = policies
         self._audit = audit
 
+    def reload_keys(self) -> None:
+        """Let changed token keys count. Call it on a timer."""
+        if self._verifier is not None:
+            self._verifier.reload_if_changed()
+
     @property
     def revision(self) -> int:
         return self._policies.revision

@@ -1,6 +1,7 @@
 """Keys that tokens are checked and signed with. A key belongs to one algorithm, whatever a token says."""
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,19 @@ def verifying_keys(settings: JwtSettings) -> tuple[VerifyingKey, ...]:
     for twice in {key_id for key_id in ids if ids.count(key_id) > 1}:
         raise Rejected(f"auth.jwt.keys has two keys with the id {twice!r}: give each its own")
     return tuple(keys)
+
+
+def key_files_seen(settings: JwtSettings) -> tuple[object, ...]:
+    """What tells that a key file was changed or replaced."""
+    return tuple(_seen(key.file) for key in settings.keys if key.file is not None)
+
+
+def _seen(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def secret_signing_key(secret: bytes, key_id: str | None = None) -> SigningKey:

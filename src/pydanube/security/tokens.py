@@ -5,6 +5,7 @@ among our keys: which algorithm a key is used with is ours to say, so `none` and
 nowhere. Error texts quote claims of well-signed tokens only, and never the token.
 """
 
+import logging
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
@@ -18,7 +19,15 @@ from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
 from pydanube.security.principals import Principal, Verified, claimed_principal
 from pydanube.security.settings import JwtSettings
-from pydanube.security.token_keys import HEADER_NAMES, SigningKey, VerifyingKey, verifying_keys
+from pydanube.security.token_keys import (
+    HEADER_NAMES,
+    SigningKey,
+    VerifyingKey,
+    key_files_seen,
+    verifying_keys,
+)
+
+log = logging.getLogger("pydanube.security")
 
 TOKEN_BYTES_MAX: Final = 8 * 1024
 LEEWAY_MS: Final = 60_000
@@ -66,11 +75,32 @@ class TokenVerifier:
     def __init__(self, settings: JwtSettings, clock: Clock) -> None:
         self._clock = clock
         self._remembered: dict[bytes, _Remembered] = {}
+        self._files_seen: tuple[object, ...] = ()
         self.reload(settings)
+
+    def reload_if_changed(self) -> bool:
+        """Read the key files again if they changed; True if other keys count now. Call it on a timer.
+
+        What cannot be used is logged, and the keys in use stay.
+        """
+        seen = key_files_seen(self._settings)
+        if seen == self._files_seen:
+            return False
+        try:
+            self.reload(self._settings)
+        except Rejected as error:
+            self._files_seen = seen  # said once, not at every look
+            log.error("the token keys in use stay: %s", error.text)
+            return False
+        log.info("the token keys were read again")
+        return True
 
     def reload(self, settings: JwtSettings) -> None:
         """Take other settings, or the same with other files; on Rejected the old ones stay."""
+        seen = key_files_seen(settings)
         keys = verifying_keys(settings)
+        self._settings = settings
+        self._files_seen = seen
         self._keys_by_id = {key.id: key for key in keys if key.id is not None}
         self._keys = keys
         self._issuer = settings.issuer

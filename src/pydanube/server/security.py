@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydanube.security.policy_guard import PolicyGuard
 
 RELOAD_SECONDS: Final = 10.0
-"""Between looks at the files of the certificate."""
+"""Between looks at the files of the certificate and of the token keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ async def open_security(
     closing.callback(audit.close)
     guard = policy_guard(auth, policies, audit, clock)
     tls = ServerTls(auth.mode, auth.tls, clock)
-    upkeep = asyncio.create_task(_follow_files(tls), name="certificate files")
+    upkeep = asyncio.create_task(_follow_files(tls, guard), name="certificate and key files")
     closing.push_async_callback(_cancel, upkeep)
     return Security(
         policies,
@@ -61,10 +61,11 @@ async def open_security(
     )
 
 
-async def _follow_files(tls: "ServerTls") -> None:
+async def _follow_files(tls: "ServerTls", guard: "PolicyGuard") -> None:
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
         tls.reload_if_changed()
+        guard.reload_keys()
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -382,3 +382,23 @@ def test_claims_are_told_for_tools(verifier: TokenVerifier) -> None:
     assert (told.iss, told.sub, told.exp, told.principal_type) == ("danube-auth", "alice", NOW + 3600, "user")
     with pytest.raises(Rejected):
         verifier.claims(signed("not the right one, although long enough"))
+
+
+def test_a_key_file_that_is_replaced_counts_without_a_restart(clock, tmp_path: Path, caplog) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    keys = (TokenKey(id="k", algorithm="HS256", file=str(file)),)
+    verifier = TokenVerifier(JwtSettings(keys=keys), clock)
+    old = signed(headers={"kid": "k"})
+    assert verifier.verify(old).principal == ALICE
+    assert not verifier.reload_if_changed()
+    other = "another secret of more than thirty-two bytes"
+    file.unlink()
+    assert not verifier.reload_if_changed()
+    assert "the token keys in use stay" in caplog.text
+    assert verifier.verify(old).principal == ALICE
+    file.write_text(other)
+    assert verifier.reload_if_changed()
+    assert verifier.verify(signed(other, headers={"kid": "k"})).principal == ALICE
+    with pytest.raises(Rejected):
+        verifier.verify(old)
