@@ -8,7 +8,7 @@ its token expires.
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from google.protobuf.message import DecodeError
 
@@ -23,7 +23,6 @@ from pydanube.wire.intake import QUOTA
 from pydanube.wire.native_channels import (
     Channel,
     ConsumerChannel,
-    DeliveryChannel,
     ProducerChannel,
     ReaderChannel,
 )
@@ -115,7 +114,7 @@ class NativeGate:
         channels = self._connection.channels
         # A channel may have been opened while its right was taken away; its frames are checked, deliveries here.
         for number, channel in list(channels.items()):
-            if isinstance(channel, DeliveryChannel) and self._allowed.get(number) is not channel:
+            if _delivers(channel) and self._allowed.get(number) is not channel:
                 self._check_delivery(number, channel)
         if len(self._allowed) > len(channels):
             self._allowed = {n: known for n, known in self._allowed.items() if channels.get(n) is known}
@@ -159,7 +158,7 @@ class NativeGate:
         self._allowed = {}
         for number, channel in list(self._connection.channels.items()):
             # Publishes are refused one by one, as they come: a producer need not be told before.
-            if isinstance(channel, DeliveryChannel):
+            if _delivers(channel):
                 self._check_delivery(number, channel)
 
     def _refuse(self, frame: Frame, error: DanubeError) -> None:
@@ -176,7 +175,7 @@ class NativeGate:
     def _revoke(self, number: int, error: DanubeError) -> None:
         """End a channel over the broker's head: to the broker it is as if the client had gone."""
         channel = self._connection.channels.get(number)
-        if isinstance(channel, DeliveryChannel):
+        if channel is not None and _delivers(channel):
             channel.end(error)
             channel.lost()
 
@@ -210,6 +209,11 @@ def _topic_of_body(kind: Any, body: bytes) -> str:
     except DecodeError:
         return ""  # access is checked before form: whoever may do this everywhere hears what is wrong
     return topic
+
+
+def _delivers(channel: Channel) -> TypeGuard[ConsumerChannel | ReaderChannel]:
+    # By the classes that have no subclasses: what compiled code thinks of an abstract one, others may not.
+    return isinstance(channel, ConsumerChannel | ReaderChannel)
 
 
 def _topic_of(channel: Channel) -> str:

@@ -10,8 +10,6 @@ ROOT = Path(__file__).parents[3]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-pytest.register_assert_rewrite("tests.unit.history.storage_rig")
-
 from tests.unit.history.storage_rig import StorageRig  # noqa: E402
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from pydanube.history import tiering as tiering_module
+from pydanube.history.convert_job import Converted, ConvertJob
 from pydanube.history.tiering import RETRY_MS_MAX, TieringSettings
 from pydanube.kernel.errors import Conflict, Corrupt, ErrorCode, Unavailable
 from pydanube.log import TopicLog
 from tests.unit.history.storage_rig import (
     OTHER,
     TOPIC,
+    SameProcess,
     StorageRig,
     append,
     body,
@@ -102,18 +104,19 @@ async def test_copies_stay_where_they_are_wanted(rig: StorageRig) -> None:
 
 async def test_as_many_topics_at_once_as_are_allowed(rig: StorageRig) -> None:
     rig.settings = TieringSettings(segment_bytes=1, uploads_max=1)
-    logs = await rig.open_tiering(TOPIC, OTHER)
     at_once = most = 0
 
-    async def slowly(seconds: float) -> None:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        await asyncio.sleep(0.02)
-        at_once -= 1
+    class Counting(SameProcess):
+        async def convert(self, job: ConvertJob) -> Converted:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            converted = await super().convert(job)
+            at_once -= 1
+            return converted
 
-    await eventually(lambda: "storage/owner.json" in rig.objects.objects)
-    rig.objects.pause, rig.objects.faults.delay_seconds = slowly, 1.0
+    rig.converter = Counting()
+    logs = await rig.open_tiering(TOPIC, OTHER)
     for log in logs:
         await publish(log, 5)
     await rig.journal.stage_now()
