@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 import click
+import grpc
 import obstore
 import yaml
 from obstore.store import S3Store
@@ -32,6 +33,7 @@ from pydanube.history.converter import Converter
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native.arrow import encode_payloads
 from pydanube.protocol.native_pb2 import BatchHead
+from pydanube.protocol.storage_admin_pb2 import SealRequest, SealResponse
 from pydanube.stores.directory import DirectoryStore
 from pydanube.stores.settings import Backend, DurableSettings, open_store
 from tests.contract.stores import peer_servers
@@ -148,6 +150,7 @@ async def upload_rates(scratch: Path, rounds: int) -> list[UploadRate]:
         await store.put_file(f"storage/{number}", file)
         directory.append(time.perf_counter() - begun)
     rates = [UploadRate("local directory", *_mb_per_s(directory, raw))]
+    (scratch / "seaweedfs").mkdir()
     peer = peer_servers.start_seaweedfs(scratch / "seaweedfs")
     try:
         cloud = open_store(
@@ -215,18 +218,22 @@ def waits(scratch: Path, rounds: int) -> tuple[Waits, Waits]:
     command += ["--broker-addr", address, "--admin-addr", admin, "--prom-exporter", "off"]
     quiet: list[Waits] = []
     busy: list[Waits] = []
-    with running(command, folder / "broker.log"):
+    with running(command, folder / "broker.log"), grpc.insecure_channel(admin) as channel:
+        seal = channel.unary_unary(
+            "/pydanube.storage.v1.StorageAdmin/Seal",
+            request_serializer=SealRequest.SerializeToString,
+            response_deserializer=SealResponse.FromString,
+        )
         for number in range(rounds):
             quiet.append(_waits(danube, address))
             topic = f"/default/bulk-{number}"
             _bench(
                 danube, "publish", address, "--topic", topic, "--size", "1024", "--count", str(BULK_MESSAGES)
             )
-            sealing = subprocess.Popen(
-                [danube, "topics", "seal", topic, "--admin-addr", admin], stdout=subprocess.DEVNULL
-            )
+            # Not by the command: starting one would be felt by the publisher too.
+            sealing = seal.future(SealRequest(topic=topic))
             busy.append(_waits(danube, address))
-            sealing.wait()
+            sealing.result()
     return _middle(quiet), _middle(busy)
 
 

@@ -47,6 +47,7 @@ async def test_the_worker_gives_way_to_the_broker(converter, make_run, make_job,
     assert os.getpriority(os.PRIO_PROCESS, converter.process_id) == min(
         os.getpriority(os.PRIO_PROCESS, 0) + 10, 19
     )
+    assert os.sched_getscheduler(converter.process_id) == os.SCHED_IDLE
 
 
 async def test_the_interrupt_key_is_not_for_the_worker(converter, make_run, make_job, row):
