@@ -225,11 +225,12 @@ def waits(scratch: Path, rounds: int) -> tuple[Waits, Waits]:
             response_deserializer=SealResponse.FromString,
         )
         for number in range(rounds):
-            quiet.append(_waits(danube, address))
             topic = f"/default/bulk-{number}"
             _bench(
                 danube, "publish", address, "--topic", topic, "--size", "1024", "--count", str(BULK_MESSAGES)
             )
+            _waits(danube, address)  # what was published in bulk is on its way from the journal into runs
+            quiet.append(_waits(danube, address))
             # Not by the command: starting one would be felt by the publisher too.
             sealing = seal.future(SealRequest(topic=topic))
             busy.append(_waits(danube, address))
