@@ -83,13 +83,17 @@ class Quotas:
 
     def request(self, principal: Principal, now_ms: int) -> None:
         """Count a request, or refuse it."""
-        bucket = self._account(principal, now_ms).requests
-        wait_ms = 0 if bucket is None else bucket.take(1, now_ms)
+        wait_ms = self.request_wait_ms(principal, now_ms)
         if wait_ms:
             raise Unavailable(
                 f"{principal} sends more requests than it may: try again in {wait_ms} ms",
                 ErrorCode.RATE_EXCEEDED,
             )
+
+    def request_wait_ms(self, principal: Principal, now_ms: int) -> int:
+        """Count a request and return 0; or count nothing and say how long to wait before asking again."""
+        bucket = self._account(principal, now_ms).requests
+        return 0 if bucket is None else bucket.take(1, now_ms)
 
     def publish_wait_ms(self, principal: Principal, size: int, now_ms: int) -> int:
         """Count published bytes and return 0; or count nothing and say how long to wait before asking again."""

@@ -3,6 +3,9 @@
 A frame that names a topic is checked on it; a frame of a channel on the topic the channel was opened for, once for each
 state of the policies. When these change, channels that would not be opened now are ended, and so is the connection when
 its token expires.
+
+Whoever asks for more than their quota of requests hears so, like over gRPC. A frame that wants no answer cannot be refused,
+only lost: it waits, and the connection with it.
 """
 
 import asyncio
@@ -45,6 +48,9 @@ _ON_CHANNEL: Final = {
     frames.SEEK: "native:seek",
 }
 """Frames that are about what their channel was opened for. Others (PING, CLOSE …) ask for nothing."""
+_SETTLING: Final = (frames.ACK, frames.NACK)
+_COUNTED: Final = frozenset({*_NAMING, frames.PUBLISH, *_SETTLING, frames.SEEK})
+"""Frames that are requests. CREDIT is none: without it, nothing is delivered."""
 
 
 class NativeGate:
@@ -75,7 +81,7 @@ class NativeGate:
         self._verified = verified
 
     def must_wait(self, frame: Frame) -> bool:
-        """Whether the frame has to wait because too much is published: it will be taken up from here."""
+        """Whether the frame has to wait because of a quota: it will be taken up from here."""
         if self._quotas is None:
             return False
         if not self._held:
@@ -92,8 +98,9 @@ class NativeGate:
         """Whether the frame may be handled; if not, the client has been told."""
         try:
             naming = _NAMING.get(frame.kind)
+            if self._quotas is not None and frame.kind in _COUNTED:
+                self._count_request(frame)
             if naming is not None:
-                self._count_request()
                 self._check(naming[0], _topic_of_body(naming[1], frame.body))
             elif frame.kind in _ON_CHANNEL:
                 self._check_channel(frame)
@@ -179,14 +186,19 @@ class NativeGate:
             channel.end(error)
             channel.lost()
 
-    def _count_request(self) -> None:
-        if self._quotas is not None and self._verified is not None:
+    def _count_request(self, frame: Frame) -> None:
+        assert self._quotas is not None and self._verified is not None
+        if not _wants_no_answer(frame):  # or it has waited until it counted
             self._quotas.request(self._verified.principal, self._now_ms())
 
     def _wait_ms(self, frame: Frame) -> int:
-        if frame.kind != frames.PUBLISH or self._quotas is None or self._verified is None:
+        if self._quotas is None or self._verified is None:
             return 0
-        return self._quotas.publish_wait_ms(self._verified.principal, len(frame.body), self._now_ms())
+        if frame.kind == frames.PUBLISH:
+            return self._quotas.publish_wait_ms(self._verified.principal, len(frame.body), self._now_ms())
+        if _wants_no_answer(frame):
+            return self._quotas.request_wait_ms(self._verified.principal, self._now_ms())
+        return 0
 
     def _go_on(self) -> None:
         """The wait is over for the first of those held, and perhaps for more."""
@@ -209,6 +221,10 @@ def _topic_of_body(kind: Any, body: bytes) -> str:
     except DecodeError:
         return ""  # access is checked before form: whoever may do this everywhere hears what is wrong
     return topic
+
+
+def _wants_no_answer(frame: Frame) -> bool:
+    return not frame.request and frame.kind in _SETTLING
 
 
 def _delivers(channel: Channel) -> TypeGuard[ConsumerChannel | ReaderChannel]:

@@ -188,6 +188,37 @@ async def test_publishes_beyond_the_limit_wait_and_keep_their_order(
     assert asyncio.get_running_loop().time() - begun > 0.5
 
 
+async def test_publishes_beyond_the_requests_of_a_principal_are_refused(
+    start_broker: StartBroker, realm: Any
+) -> None:
+    broker = await start_broker(auth=realm.auth(limits={"requests_per_second": 3}))
+    client = await native(broker, realm, "admin")
+    producer = await client.open_producer(TOPIC)
+    with refused_with(ErrorCode.RATE_EXCEEDED, "try again in"):
+        for number in range(100):
+            await producer.send(producer.row(str(number)))
+
+
+async def test_our_client_gets_everything_through_a_quota_of_requests(
+    start_broker: StartBroker, realm: Any
+) -> None:
+    broker = await start_broker(auth=realm.auth(limits={"requests_per_second": 60}))
+    sent = [f"{number}".encode() for number in range(90)]
+    async with (
+        connect(f"danubes://{broker.address}", token=realm.token("admin"), tls=realm.tls) as client,
+        client.producer(TOPIC) as producer,
+        client.consumer(TOPIC, subscription="s") as consumer,
+    ):
+        for payload in sent:
+            await producer.send(payload)
+        received = []
+        for _ in sent:
+            message = await consumer.receive(timeout=PATIENCE_SECONDS)
+            received.append(message.payload)
+            await consumer.ack(message)
+    assert received == sent
+
+
 async def test_our_client_comes_with_a_token_or_a_certificate(
     start_broker: StartBroker, secured: RunningBroker, realm: Any
 ) -> None:
