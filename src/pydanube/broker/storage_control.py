@@ -91,6 +91,14 @@ class StorageControl:
         segments = await self._tiering.seal(history)
         return SealOutcome(segments, history.sealed_end)
 
+    def topics(self, namespace: str) -> list[str]:
+        """The topics of a namespace that store messages, partitions each by its own name, in order."""
+        return sorted(
+            str(topic.name)
+            for topic in self._broker.topics
+            if topic.name.namespace == namespace and isinstance(topic, ReliableTopic)
+        )
+
     def segments(self, topic: TopicName) -> list[SegmentDescriptor]:
         """Oldest first."""
         return self._topic(topic).log.history.segments.copy()

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from pydanube.client import client as asynchronous
+from pydanube.client.blocking_history import BlockingHistory
 from pydanube.client.blocking_schemas import BlockingSchemas
 from pydanube.client.cluster import Location
 from pydanube.client.consumer import Consumer as AsyncConsumer
@@ -89,6 +90,8 @@ class Client(_Opened):
         self._loop: LoopThread | None = None
         self.schemas = BlockingSchemas(client.schemas, self._running_loop)
         """The schema registry."""
+        self.history = BlockingHistory(client.history, self._running_loop)
+        """Where stored messages are."""
 
     def open(self) -> None:
         loop = self._running_loop()

@@ -8,6 +8,7 @@ from pydanube.client.address import Address
 from pydanube.client.cluster import Cluster, Location
 from pydanube.client.connection import Dialling
 from pydanube.client.consumer import AnyType, Consumer
+from pydanube.client.history import History
 from pydanube.client.outgoing import Batching
 from pydanube.client.position import AnyPosition
 from pydanube.client.producer import Producer
@@ -17,6 +18,7 @@ from pydanube.client.retries import Retries
 from pydanube.client.schemas import AnySchema, SchemaRef, Schemas
 from pydanube.client.tls import TLS, Token
 from pydanube.client.topic_producer import ProducerOptions
+from pydanube.client.unary_channel import UnaryChannel
 from pydanube.kernel.errors import Rejected
 
 
@@ -66,8 +68,11 @@ class Client:
             seed = Address(seed.host, seed.port, tls=True)
         context = (tls or TLS()).context() if seed.tls else None
         self._cluster = Cluster(seed, Dialling(timeout, token, context), retries or Retries())
-        self.schemas = Schemas(self._cluster, RegistryChannel(seed, token=token, tls=tls, timeout=timeout))
+        self._calls = UnaryChannel(seed, token=token, tls=tls, timeout=timeout)
+        self.schemas = Schemas(self._cluster, RegistryChannel(self._calls))
         """The schema registry."""
+        self.history = History(self._calls)
+        """Where stored messages are."""
 
     async def __aenter__(self) -> "Client":
         await self.open()
@@ -89,6 +94,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections. Close producers and consumers first: they have something to say before."""
         await self.schemas.close()
+        await self._calls.close()
         await self._cluster.close()
 
     def producer(

@@ -265,7 +265,6 @@ class Schemas:
             task.cancel()
         await asyncio.gather(*self._codecs.values(), return_exceptions=True)
         self._codecs.clear()
-        await self._channel.close()
 
     async def _find(self, schema: AnySchema) -> Schema:
         reference = SchemaRef(schema) if isinstance(schema, str) else schema

@@ -183,3 +183,19 @@ class AbandonImportRequest(_message.Message):
 class AbandonImportResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("namespace", "after")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    after: str
+    def __init__(self, namespace: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics", "has_more")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    has_more: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., has_more: _Optional[bool] = ...) -> None: ...

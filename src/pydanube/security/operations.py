@@ -263,6 +263,16 @@ _STORAGE: Final = _service(
     },
 )
 
+_HISTORY: Final = _service(
+    "pydanube.storage.v1.History",
+    {
+        "ListTopics": Rule(Permission.LOOKUP, ResourceFrom.NAMESPACE, "namespace"),
+        "DescribeStorage": _on_topic(Permission.CONSUME, "topic"),
+        "ListSegments": _on_topic(Permission.CONSUME, "topic"),
+        "ReadSegment": _on_topic(Permission.CONSUME, "topic"),
+    },
+)
+
 _OPERATORS: Final = _service(
     "pydanube.admin.v1.Admin",
     {
@@ -277,4 +287,4 @@ _OPERATORS: Final = _service(
     },
 )
 
-OPERATIONS: Final[dict[str, Rule]] = _CLIENT | _NATIVE | _ADMIN | _SCHEMAS | _STORAGE | _OPERATORS
+OPERATIONS: Final[dict[str, Rule]] = _CLIENT | _NATIVE | _ADMIN | _SCHEMAS | _STORAGE | _HISTORY | _OPERATORS

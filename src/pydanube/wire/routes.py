@@ -16,6 +16,7 @@ from pydanube.wire.consumer_service import ConsumerService
 from pydanube.wire.discovery_service import Advertised, DiscoveryService
 from pydanube.wire.grpc_connection import Handler, asynchronous
 from pydanube.wire.health_service import HealthService
+from pydanube.wire.history_service import HistoryService
 from pydanube.wire.producer_service import ProducerService
 from pydanube.wire.pydanube_admin_service import PydanubeAdminService
 from pydanube.wire.schema_registry_service import SchemaRegistryService
@@ -34,6 +35,7 @@ class DataPlane:
     health: HealthService
     storage: StorageService
     schemas: SchemaRegistryService
+    history: HistoryService
 
     @classmethod
     def of(cls, broker: Broker, advertised: Advertised, storage: StorageControl) -> "DataPlane":
@@ -44,6 +46,7 @@ class DataPlane:
             HealthService(broker),
             StorageService(storage),
             SchemaRegistryService(broker.schemas),
+            HistoryService(storage),
         )
 
     def routes(self) -> dict[str, Handler]:
@@ -58,7 +61,11 @@ class DataPlane:
             "/danube.Discovery/TopicPartitions": self.discovery.topic_partitions,
             "/danube.HealthCheck/HealthCheck": self.health.health_check,
             "/danube.StorageService/ListSegmentDescriptors": self.storage.list_segment_descriptors,
-        } | {path: asynchronous(answer) for path, answer in self.schemas.methods().items()}
+        } | {
+            path: asynchronous(answer)
+            for service in (self.schemas, self.history)
+            for path, answer in service.methods().items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
