@@ -1,7 +1,8 @@
 """THE TABLE: which permission each call of each front door needs, and on what.
 
 Names of operations are gRPC paths, and `native:` names for frames of the native protocol. An HTTP route asks under the
-path of the RPC it stands for, so that the doors cannot differ. What is not listed here is refused.
+path of the RPC it stands for, so that the doors cannot differ, and under an `http:` name if there is none. What is not
+listed here is refused.
 """
 
 from collections.abc import Callable
@@ -71,6 +72,7 @@ ADMINISTRATIVE: Final = frozenset(
         Permission.MANAGE_SCHEMA,
         Permission.MANAGE_BROKER,
         Permission.MANAGE_CLUSTER,
+        Permission.READ_METRICS,
     }
 )
 
@@ -165,6 +167,8 @@ _NATIVE: Final = {
     "native:nack": _on_channel(Permission.CONSUME),
     "native:seek": _on_channel(Permission.CONSUME),
 }
+
+_HTTP: Final = {"http:metrics": Rule(Permission.READ_METRICS, ResourceFrom.CLUSTER)}
 
 _ADMIN: Final = (
     _service(
@@ -287,4 +291,6 @@ _OPERATORS: Final = _service(
     },
 )
 
-OPERATIONS: Final[dict[str, Rule]] = _CLIENT | _NATIVE | _ADMIN | _SCHEMAS | _STORAGE | _HISTORY | _OPERATORS
+OPERATIONS: Final[dict[str, Rule]] = (
+    _CLIENT | _NATIVE | _HTTP | _ADMIN | _SCHEMAS | _STORAGE | _HISTORY | _OPERATORS
+)

@@ -19,6 +19,8 @@ class Permission(StrEnum):
     MANAGE_SCHEMA = "ManageSchema"
     MANAGE_BROKER = "ManageBroker"
     MANAGE_CLUSTER = "ManageCluster"
+    READ_METRICS = "ReadMetrics"
+    """Ours, so that a scraper need not be trusted with anything else."""
 
 
 class Scope(StrEnum):

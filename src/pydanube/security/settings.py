@@ -98,6 +98,8 @@ class SecuritySettings(Section, frozen=True):
     principal_limits: dict[Text, Limits] = {}
     """Instead of `limits`, by the principal's name."""
     audit: AuditSettings = AuditSettings()
+    anonymous_metrics: bool = False
+    """Modes tls and mtls: let everybody who reaches the metrics port read it, without a token or certificate."""
 
     def __post_init__(self) -> None:
         if self.mode != "none" and self.tls is None:

@@ -1,8 +1,10 @@
 """Security of a broker, put together: policies, the guard, the certificate and their upkeep."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from pydanube.metadata import MetadataStore
 from pydanube.security.policy_store import PolicyStore
 from pydanube.server.config import Settings
 from pydanube.wire.gatekeeper import Gatekeeper
+from pydanube.wire.http_gate import HttpGate
 
 if TYPE_CHECKING:
     from pydanube.security.certificates import ServerTls
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 RELOAD_SECONDS: Final = 10.0
 """Between looks at the files of the certificate and of the token keys."""
+HTTP_ALPN: Final = ("http/1.1",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Security:
     gatekeeper: Gatekeeper | None = None
     client_tls: SSLContext | None = None
     admin_tls: SSLContext | None = None
+    http_tls: SSLContext | None = None
+    new_metrics_gate: Callable[[asyncio.BaseTransport], HttpGate] | None = None
 
 
 async def open_security(
@@ -50,21 +56,27 @@ async def open_security(
     closing.callback(audit.close)
     guard = policy_guard(auth, policies, audit, clock)
     tls = ServerTls(auth.mode, auth.tls, clock)
-    upkeep = asyncio.create_task(_follow_files(tls, guard), name="certificate and key files")
+    # Probes of health have no certificate to show, so this port never insists on one; the guard does, if need be.
+    http_tls = ServerTls("tls", auth.tls, clock, alpn=HTTP_ALPN)
+    upkeep = asyncio.create_task(_follow_files((tls, http_tls), guard), name="certificate and key files")
     closing.push_async_callback(_cancel, upkeep)
+    gatekeeper = Gatekeeper(guard, clock, auth.trust_domain)
     return Security(
         policies,
         guard,
-        Gatekeeper(guard, clock, auth.trust_domain),
+        gatekeeper,
         client_tls=tls.context,
         admin_tls=tls.context if settings.admin_tls or auth.mode == "mtls" else None,
+        http_tls=http_tls.context,
+        new_metrics_gate=None if auth.anonymous_metrics else partial(HttpGate, gatekeeper),
     )
 
 
-async def _follow_files(tls: "ServerTls", guard: "PolicyGuard") -> None:
+async def _follow_files(ports: "Sequence[ServerTls]", guard: "PolicyGuard") -> None:
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        tls.reload_if_changed()
+        for tls in ports:
+            tls.reload_if_changed()
         guard.reload_keys()
 
 

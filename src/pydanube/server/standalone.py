@@ -252,21 +252,6 @@ class Standalone:
             connections_max=settings.limits.max_connections,
         )
 
-        if listeners.prometheus is not None:
-            metrics = BrokerMetrics(
-                broker,
-                journal,
-                tiering,
-                services=services,
-                server=server,
-                native=native,
-                listener=listener,
-                guard=security.guard,
-            )
-            exporter = Exporter(listeners.prometheus, metrics, broker_id=str(registration.broker_id))
-            await exporter.start()
-            self._closing.push_async_callback(exporter.stop)
-
         async def close() -> None:
             listener.stop_accepting()
             await broker.stop()
@@ -283,6 +268,26 @@ class Standalone:
         services.discovery.advertised = Advertised(bound.broker_url, bound.connect_url)
         native.advertised = services.discovery.advertised
         registration.broker_url = bound.broker_url
+        if listeners.prometheus is not None:
+            metrics = BrokerMetrics(
+                broker,
+                journal,
+                tiering,
+                services=services,
+                server=server,
+                native=native,
+                listener=listener,
+                guard=security.guard,
+            )
+            exporter = Exporter(
+                listeners.prometheus,
+                metrics,
+                broker_id=str(registration.broker_id),
+                tls=security.http_tls,
+                new_gate=security.new_metrics_gate,
+            )
+            await exporter.start()
+            self._closing.push_async_callback(exporter.stop)
         log.info(
             "broker ready",
             broker_id=str(registration.broker_id),

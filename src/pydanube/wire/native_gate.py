@@ -187,7 +187,8 @@ class NativeGate:
             channel.lost()
 
     def _count_request(self, frame: Frame) -> None:
-        assert self._quotas is not None and self._verified is not None
+        assert self._quotas is not None
+        assert self._verified is not None
         if not _wants_no_answer(frame):  # or it has waited until it counted
             self._quotas.request(self._verified.principal, self._now_ms())
 

@@ -44,7 +44,7 @@ class RunningBroker:
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.clock = MovableClock()
         self.port = 0
-        self._metrics_port = _free_port() if settings.pop("metrics", False) else None
+        self.metrics_port = _free_port() if settings.pop("metrics", False) else None
         self._folder = folder
         self._settings = settings
         self._server: Standalone | None = None
@@ -64,7 +64,7 @@ class RunningBroker:
             addresses=AddressFlags(
                 broker_addr=self.address,
                 admin_addr="127.0.0.1:0",
-                prom_exporter="off" if self._metrics_port is None else f"127.0.0.1:{self._metrics_port}",
+                prom_exporter="off" if self.metrics_port is None else f"127.0.0.1:{self.metrics_port}",
             ),
         )
         self._server = Standalone(config, clock=self.clock)
@@ -104,13 +104,16 @@ class RunningBroker:
         self._clients.append(client)
         return client
 
-    async def metric(self, name: str) -> float:
+    async def metric(self, name: str, tls: ssl.SSLContext | None = None, token: str | None = None) -> float:
         """The sum of all series of a metric; the broker must have been started with `metrics=True`."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._metrics_port)
-        writer.write(b"GET /metrics HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.metrics_port, ssl=tls, server_hostname="localhost" if tls else None
+        )
+        writer.write(f"GET /metrics HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n".encode())
         text = (await reader.read()).decode()
         writer.close()
         await writer.wait_closed()
+        assert text.startswith("HTTP/1.1 200 "), text
         lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 

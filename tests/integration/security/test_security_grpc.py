@@ -213,6 +213,7 @@ async def test_decisions_are_counted_by_scope_and_permission(secured: RunningBro
     for _ in range(3):
         with refused(Status.PERMISSION_DENIED):
             await client.lookup(TOPIC)
-    assert await secured.metric("danube_authz_deny_total") == 3
+    scraper = realm.context(), realm.token("admin")
+    assert await secured.metric("danube_authz_deny_total", *scraper) == 3
     await secured.client(realm.credentials(realm.token("admin"))).create_producer(TOPIC)
-    assert await secured.metric("danube_authz_allow_total") == 1
+    assert await secured.metric("danube_authz_allow_total", *scraper) == 1 + 2, "and both readings of metrics"

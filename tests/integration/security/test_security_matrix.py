@@ -19,7 +19,7 @@ from pydanube.security.operations import OPERATIONS, ResourceFrom, Rule
 from pydanube.security.permissions import Permission, ResourceKind
 
 NAMESPACE, TOPIC, OTHER = "shop", "/shop/orders", "/shop/kept"
-UNSERVED = {path for path in OPERATIONS if "EdgeReplicator" in path or path.startswith("native:")}
+UNSERVED = {path for path in OPERATIONS if "EdgeReplicator" in path or not path.startswith("/")}
 CLIENT_PORT = ("/danube.", "/danube_schema.", "/pydanube.storage.v1.History/")
 MODULES = (danube_pb2, danube_admin_pb2, pydanube_admin_pb2, schema_registry_pb2, storage_admin_pb2)
 RPCS = sorted(OPERATIONS.keys() - UNSERVED, key=lambda path: (path.endswith("AbandonImport"), path))

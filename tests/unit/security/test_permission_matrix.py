@@ -65,6 +65,8 @@ danube_schema.SchemaRegistry       ConfigureTopicSchema UpdateTopicValidationPol
 danube_schema.SchemaRegistry       GetTopicSchemaConfig                               ManageSchema     topic
 pydanube.storage.v1.StorageAdmin   Seal ListSegments DescribeStorage ReadSegment      ManageTopic      topic
 pydanube.storage.v1.StorageAdmin   BeginImport ImportPart FinishImport AbandonImport  ManageTopic      topic
+pydanube.storage.v1.History        ListTopics                                         Lookup           namespace
+pydanube.storage.v1.History        DescribeStorage ListSegments ReadSegment           Consume          topic
 pydanube.admin.v1.Admin            SetNamespacePolicies                               ManageNamespace  namespace
 pydanube.admin.v1.Admin            SetTopicPolicies GetTopicPolicies TopicStats       ManageTopic      topic
 pydanube.admin.v1.Admin            DescribeSubscription ResetCursor Purge             ManageTopic      topic
@@ -73,6 +75,7 @@ native                             lookup                                       
 native                             open_producer publish                              Produce          topic
 native                             subscribe open_reader credit ack nack seek         Consume          topic
 native                             hello                                              -                -
+http                               metrics                                            ReadMetrics      cluster
 """
 
 RESOURCES = {
@@ -105,7 +108,7 @@ def rules() -> Iterator[tuple[str, str, str]]:
         service, *methods, permission, resource = line.split()
         for method in methods:
             yield (
-                (f"native:{method}" if service == "native" else f"/{service}/{method}"),
+                (f"{service}:{method}" if service in ("native", "http") else f"/{service}/{method}"),
                 permission,
                 resource,
             )

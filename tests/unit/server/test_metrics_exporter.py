@@ -121,8 +121,9 @@ async def test_any_path_shows_the_metrics(exporter: Exporter, path: str) -> None
     assert "danube_topic_messages_in_total{" in body
 
 
-async def test_health_says_ok(exporter: Exporter) -> None:
-    assert await http(exporter.port, "GET /health HTTP/1.1\r\n\r\n") == ("HTTP/1.1 200 OK", "OK")
+@pytest.mark.parametrize("path", ["/health", "/healthz", "/readyz?verbose"])
+async def test_health_says_ok(exporter: Exporter, path: str) -> None:
+    assert await http(exporter.port, f"GET {path} HTTP/1.1\r\n\r\n") == ("HTTP/1.1 200 OK", "OK")
 
 
 async def test_head_has_no_body_and_post_is_refused(exporter: Exporter) -> None:
