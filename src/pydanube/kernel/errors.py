@@ -121,6 +121,7 @@ class ErrorCode(Enum):
     SUBSCRIPTION_IN_USE = (314, Status.FAILED_PRECONDITION, "consumers are connected to the subscription")
     PARTITION_BOUND = (315, Status.FAILED_PRECONDITION, "partitions are deleted all together")
     BROKER_ALONE = (316, Status.FAILED_PRECONDITION, "there is no other broker to take the topics")
+    SCHEMA_IN_USE = (317, Status.FAILED_PRECONDITION, "other schemas refer to this version")
 
     # 4xx: limits
     PRODUCERS_EXHAUSTED = (400, Status.RESOURCE_EXHAUSTED, "max_producers_per_topic is reached")

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final
 
 from pydanube.schemas.format import ParsedSchema
-from pydanube.schemas.loaded_schemas import LoadedSchemas
+from pydanube.schemas.loaded_schemas import ANY_VERSION, LoadedSchemas, unknown_id, unknown_version
 from pydanube.schemas.topic_schemas import TopicSchema, ValidationPolicy
 
 FIRST_VERSION: Final = 1
@@ -143,12 +143,12 @@ class MessageValidator:
             return _UNASKED
         subject = self._loaded.subject_of(schema_id)
         if subject is None:
-            return None
+            return self._rule_if_unknown(schema_id, ANY_VERSION)
         if subject != config.subject or not config.enable_payload_validation:
             return _rule_by_subject(config, schema_id, subject)
         schema = self._loaded.get(schema_id, version)
         if schema is None:
-            return None
+            return self._rule_if_unknown(schema_id, version)
         if len(self._rules) >= RULES_MAX:
             self._rules.clear()
         rule = self._rules[schema_id, version] = _rule_by_schema(config, version, schema)
@@ -163,11 +163,16 @@ class MessageValidator:
             return _UNASKED
         subject = await self._loaded.load_subject(schema_id)
         if subject is None:
-            return _failing(config, Reason.UNKNOWN_SCHEMA, f"no schema has id {schema_id}: register it first")
+            return _failing(config, Reason.UNKNOWN_SCHEMA, unknown_id(schema_id))
         version = schema_version or FIRST_VERSION
         if subject != config.subject or not config.enable_payload_validation:
             return _rule_by_subject(config, schema_id, subject)
         return _rule_by_schema(config, version, await self._loaded.load(schema_id, version))
+
+    def _rule_if_unknown(self, schema_id: int, version: int) -> Rule | None:
+        """For schemas that were not there a moment ago; None if the store has to be asked."""
+        why = self._loaded.why_unknown(schema_id, version)
+        return None if why is None else _failing(self._config, Reason.UNKNOWN_SCHEMA, why)
 
     def apply(self, rule: Rule, payload: bytes) -> Verdict:
         """The verdict on one message, counted."""
@@ -256,8 +261,8 @@ def _rule_by_subject(config: TopicSchema, schema_id: int, subject: str) -> Rule:
 def _rule_by_schema(config: TopicSchema, version: int, schema: ParsedSchema | None) -> Rule:
     """Where the payload decides, if there is such a version."""
     if schema is None:
-        text = f"subject {config.subject!r} has no version {version}"
-        return _failing(config, Reason.UNKNOWN_SCHEMA, text)
+        assert config.subject is not None, "who has no subject has no rule by schema"
+        return _failing(config, Reason.UNKNOWN_SCHEMA, unknown_version(config.subject, version))
     return Rule(
         config.validation_policy,
         schema=schema,

@@ -1,12 +1,12 @@
 """Parsing and comparing schemas beside the event loop: in few threads, with a bounded queue, remembered."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Final, ParamSpec, TypeVar
 
 from pydanube.kernel.errors import ErrorCode, Unavailable
-from pydanube.schemas.format import ParsedSchema, SchemaKind, parse_schema
+from pydanube.schemas.format import NO_REFERENCES, ParsedSchema, SchemaKind, parse_schema
 from pydanube.schemas.recently_used import RecentlyUsed
 
 THREADS_MAX: Final = 2
@@ -31,13 +31,15 @@ class SchemaParser:
             count_max=PARSED_MAX, weight_max=PARSED_BYTES_MAX
         )
 
-    async def parse(self, kind: SchemaKind, definition: bytes) -> ParsedSchema:
+    async def parse(
+        self, kind: SchemaKind, definition: bytes, references: Mapping[str, bytes] = NO_REFERENCES
+    ) -> ParsedSchema:
         """As `parse_schema`; a definition seen lately costs its hash."""
-        key = (kind, sha256(definition).digest())
+        key = (kind, _digest(definition, references))
         parsed = self._parsed.get(key)
         if parsed is None:
-            parsed = await self.aside(parse_schema, kind, definition)
-            self._parsed.add(key, parsed, len(definition))
+            parsed = await self.aside(parse_schema, kind, definition, references=references)
+            self._parsed.add(key, parsed, len(definition) + sum(map(len, references.values())))
         return parsed
 
     async def aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -53,3 +55,10 @@ class SchemaParser:
                 return await asyncio.to_thread(work, *args, **kwargs)
         finally:
             self._waiting -= 1
+
+
+def _digest(definition: bytes, references: Mapping[str, bytes]) -> bytes:
+    digest = sha256(definition)
+    for name in sorted(references):
+        digest = sha256(digest.digest() + sha256(name.encode()).digest() + sha256(references[name]).digest())
+    return digest.digest()

@@ -44,11 +44,13 @@ class ProtobufSchema:
     kind = SchemaKind.PROTOBUF
     quick_bytes_max = MISFIT_SEARCH_BYTES_MAX
 
-    def __init__(self, text: str, message: Descriptor) -> None:
+    def __init__(
+        self, text: str, message: Descriptor, references: Mapping[str, bytes] = NO_REFERENCES
+    ) -> None:
         self.text = text
         self.message = message
         self.message_name: str = message.full_name
-        self.fingerprint = "sha256:" + sha256(text.encode()).hexdigest()
+        self.fingerprint = "sha256:" + _content_hash(text, references)
         self._from_bytes = GetMessageClass(message).FromString
         self._unfolding = Unfolding(message)
         self._has_required = _has_required(message)
@@ -95,6 +97,10 @@ def parse_protobuf(definition: bytes, references: Mapping[str, bytes] = NO_REFER
     check_sizes(definition, references)
     given = _given_descriptors(definition)
     if given is not None:
+        if references:
+            raise refuse(
+                "a FileDescriptorSet brings its imports along: give it without references, or the .proto text"
+            )
         # Bytes and their base64 are one definition; base64 is the form that fits into text.
         descriptors = check_descriptors(given, _root_name(given))
         return ProtobufSchema(b64encode(given).decode(), _load(descriptors, None))
@@ -103,7 +109,15 @@ def parse_protobuf(definition: bytes, references: Mapping[str, bytes] = NO_REFER
     except UnicodeDecodeError as error:
         raise refuse(f"not .proto text: not UTF-8 at byte {error.start}") from error
     chosen = _CHOSEN_MESSAGE.search(text)
-    return ProtobufSchema(text, _load(compile_proto(definition, references), chosen[1] if chosen else None))
+    message = _load(compile_proto(definition, references), chosen[1] if chosen else None)
+    return ProtobufSchema(text, message, references)
+
+
+def _content_hash(text: str, references: Mapping[str, bytes]) -> str:
+    digest = sha256(text.encode())
+    for name in sorted(references):
+        digest.update(sha256(name.encode()).digest() + sha256(references[name]).digest())
+    return digest.hexdigest()
 
 
 def _given_descriptors(definition: bytes) -> bytes | None:

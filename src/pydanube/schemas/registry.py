@@ -20,12 +20,14 @@ from pydanube.schemas.compatibility import TRANSITIVE, check_compatibility
 from pydanube.schemas.envelope import encode_envelope
 from pydanube.schemas.format import CompatibilityMode, Incompatibility, ParsedSchema, SchemaKind
 from pydanube.schemas.limits import PROBLEMS_MAX
-from pydanube.schemas.loaded_schemas import LoadedSchemas
+from pydanube.schemas.loaded_schemas import LoadedSchemas, unknown_id
 from pydanube.schemas.parsing import SchemaParser
+from pydanube.schemas.references import Referenced, References, check_references, unusable
 from pydanube.schemas.subjects import (
     SCHEMA_ID_COUNTER,
     SUBJECTS_MAX,
     VERSIONS_MAX,
+    Reference,
     Subject,
     SubjectRecord,
     SubjectStore,
@@ -71,6 +73,7 @@ class RegisteredSchema:
             self.definition,
             fingerprint=record.fingerprint,
             message_name=record.message_name,
+            references=record.references,
         )
 
 
@@ -98,8 +101,9 @@ class SchemaRegistry:
         self._metadata = metadata
         self._clock = clock
         self._subjects = SubjectStore(metadata)
+        self._references = References(self._subjects)
         self._parser = SchemaParser()
-        self.loaded = LoadedSchemas(metadata, self._subjects, self._parser)
+        self.loaded = LoadedSchemas(metadata, self._subjects, self._parser, clock)
 
     async def register(
         self,
@@ -110,17 +114,19 @@ class SchemaRegistry:
         description: str = "",
         created_by: str = "",
         tags: Sequence[str] = (),
+        references: Sequence[Reference] = (),
     ) -> Registered:
         """Make the schema the subject's next version, unless the subject has it already.
 
         Raises:
-            Rejected: the definition cannot be used (SCHEMA_INVALID), would break readers
-                (SCHEMA_INCOMPATIBLE, every reason in the text), or a bound is reached.
+            Rejected: the definition cannot be used (SCHEMA_INVALID), refers to what does not exist
+                (SCHEMA_UNKNOWN), would break readers (SCHEMA_INCOMPATIBLE, every reason in the text), or a bound is
+                reached.
             Unavailable: the subject or the store is too busy; nothing was written.
         """
         check_subject(subject)
         check_details(description, created_by, tags)
-        schema = await self._parser.parse(kind, definition)
+        schema = await self._parse(kind, definition, references)
         version = VersionRecord(
             version=1,
             schema_type=kind,
@@ -130,26 +136,25 @@ class SchemaRegistry:
             description=description,
             tags=tuple(tags),
             message_name=getattr(schema, "message_name", ""),
+            references=tuple(references),
         )
         for _ in range(ATTEMPTS_MAX):
             found = await self._subjects.find(subject)
+            referred = await self._references.referred_subjects(references)
             try:
                 if found is None:
-                    return await self._create(subject, version, definition)
+                    return await self._create(subject, version, definition, referred)
                 known = await self._subjects.version_like(subject, schema)
                 if known is not None:
                     return Registered(found.record.schema_id, known, False, schema.fingerprint)
-                return await self._append(found, schema, version, definition)
+                return await self._append(found, schema, version, definition, referred)
             except VersionMismatch:
                 continue  # somebody was faster: look at what the subject is now
         raise _contended(subject)
 
     async def get(self, schema_id: int, version: int | None = None) -> RegisteredSchema:
         """One version by the id of its subject, the latest one without a number."""
-        subject = await self._subjects.name_of(schema_id)
-        if subject is None:
-            raise Rejected(f"no schema has id {schema_id}", ErrorCode.SCHEMA_UNKNOWN)
-        return await self._read(subject, version)
+        return await self._read(await self._subject_of(schema_id), version)
 
     async def latest(self, subject: str) -> RegisteredSchema:
         return await self._read(subject, None)
@@ -159,21 +164,39 @@ class SchemaRegistry:
         found = await self._known(subject)
         return [(found.record.schema_id, record) for record in await self._subjects.versions(subject)]
 
+    async def references(self, schema_id: int, version: int) -> list[Referenced]:
+        """All that a version refers to, directly or not; what something refers to stands before it."""
+        subject = await self._subject_of(schema_id)
+        record = await self._subjects.version(subject, version)
+        if record is None:
+            raise _no_version(subject, version)
+        try:
+            return await self._references.follow(record.schema_type, record.references)
+        except Rejected as error:
+            raise unusable(subject, version, error) from error
+
     async def check(
-        self, subject: str, kind: SchemaKind, definition: bytes, *, mode: CompatibilityMode | None = None
+        self,
+        subject: str,
+        kind: SchemaKind,
+        definition: bytes,
+        *,
+        mode: CompatibilityMode | None = None,
+        references: Sequence[Reference] = (),
     ) -> list[Incompatibility]:
         """What would keep the schema from being registered, by the subject's mode or the given one."""
         found = await self._known(subject)
-        schema = await self._parser.parse(kind, definition)
+        schema = await self._parse(kind, definition, references)
         return await self._problems(found, schema, found.mode if mode is None else mode)
 
     async def delete_version(self, subject: str, version: int) -> bool:
-        """Remove a version for good; False if there is none such."""
+        """Remove a version for good; False if there is none such, SCHEMA_IN_USE while others refer to it."""
         for _ in range(ATTEMPTS_MAX):
             found = await self._subjects.find(check_subject(subject))
             gone = await self._subjects.version(subject, version) if found else None
             if found is None or gone is None:
                 return False
+            await self._references.check_unused(subject, version)
             latest = found.record.latest
             if latest is not None and latest.version == version:
                 remaining = [one for one in await self._subjects.versions(subject) if one.version != version]
@@ -231,7 +254,18 @@ class SchemaRegistry:
             raise _no_version(subject, pinned)
         return found.record.schema_id, latest.version if pinned is None else pinned
 
-    async def _create(self, subject: str, version: VersionRecord, definition: bytes) -> Registered:
+    async def _parse(
+        self, kind: SchemaKind, definition: bytes, references: Sequence[Reference]
+    ) -> ParsedSchema:
+        check_references(kind, references)
+        followed = await self._references.follow(kind, references)
+        return await self._parser.parse(
+            kind, definition, {each.reference.name: each.definition for each in followed}
+        )
+
+    async def _create(
+        self, subject: str, version: VersionRecord, definition: bytes, referred: list[Subject]
+    ) -> Registered:
         schema_id = await next_id(self._metadata, SCHEMA_ID_COUNTER)
         # Ids are never fewer than subjects, so that counting them is rarely needed.
         if schema_id > SUBJECTS_MAX and len(await self._subjects.names()) >= SUBJECTS_MAX:
@@ -239,11 +273,17 @@ class SchemaRegistry:
         record = SubjectRecord(
             schema_id=schema_id, subject=subject, last_version=1, version_count=1, latest=version
         )
-        await self._subjects.create(record, DEFAULT_MODE, definition)
+        await self._subjects.create(record, DEFAULT_MODE, definition, referred)
+        self.loaded.expect_new()
         return Registered(schema_id, 1, True, version.fingerprint)
 
     async def _append(
-        self, found: Subject, schema: ParsedSchema, version: VersionRecord, definition: bytes
+        self,
+        found: Subject,
+        schema: ParsedSchema,
+        version: VersionRecord,
+        definition: bytes,
+        referred: list[Subject],
     ) -> Registered:
         before = found.record
         if before.version_count >= VERSIONS_MAX:
@@ -262,7 +302,8 @@ class SchemaRegistry:
         record = replace(
             before, last_version=version.version, version_count=before.version_count + 1, latest=version
         )
-        await self._subjects.append(found, record, definition)
+        await self._subjects.append(found, record, definition, referred)
+        self.loaded.expect_new()
         return Registered(before.schema_id, version.version, True, version.fingerprint)
 
     async def _problems(
@@ -276,7 +317,7 @@ class SchemaRegistry:
         problems: list[Incompatibility] = []
         # One at a time: a long history is neither held in memory nor compared to its end once it has failed.
         for record in reversed(against):
-            older = await self.loaded.load(found.record.schema_id, record.version)
+            older = await self.loaded.load_registered(found.record.schema_id, record.version)
             if older is not None:
                 problems += await self._parser.aside(_compare, mode, schema, older, record.version)
             if len(problems) >= PROBLEMS_MAX:
@@ -293,6 +334,12 @@ class SchemaRegistry:
         if record is None or definition is None:
             raise _no_version(subject, version)
         return RegisteredSchema(found.record.schema_id, subject, record, definition, found.mode)
+
+    async def _subject_of(self, schema_id: int) -> str:
+        subject = await self.loaded.load_subject(schema_id)
+        if subject is None:
+            raise Rejected(unknown_id(schema_id), ErrorCode.SCHEMA_UNKNOWN)
+        return subject
 
     async def _known(self, subject: str) -> Subject:
         found = await self._subjects.find(check_subject(subject))

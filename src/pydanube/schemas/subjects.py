@@ -5,11 +5,13 @@
     /schemas/{subject}/versions/{n}          VersionRecord
     /schemas/{subject}/definitions/{n}       the registered bytes: apart, so that listing versions stays cheap
     /schemas/{subject}/fingerprints/{kind}:{fingerprint}    the version that has it: duplicates are one lookup
+    /schemas/{subject}/referrers/{n}/{other subject}:{n}    Referrer: a version that refers to this one
     /schemas/_index/by_id/{schema_id}        IndexRecord
     /schemas/_global/next_schema_id          counter
 
 Every change of a subject's versions rewrites its metadata in the same transaction, and is refused if that was
-changed in between: so two writers never take the same version number.
+changed in between: so two writers never take the same version number. Who refers to a version rewrites the metadata
+of its subject, too, unchanged: so a deletion that did not see the reference is refused.
 """
 
 from collections.abc import Sequence
@@ -38,6 +40,19 @@ TAG_CHARACTERS_MAX: Final = 128
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """What a definition means by a name that it does not declare itself."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Referrer(msgspec.Struct, frozen=True, kw_only=True):
+    subject: str
+    version: int
+
+
 class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One version without its definition. `message_name` is the Protobuf message payloads are."""
 
@@ -49,6 +64,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     tags: tuple[str, ...] = ()
     message_name: str = ""
+    references: tuple[Reference, ...] = ()
 
 
 class SubjectRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,22 +166,39 @@ class SubjectStore:
         entry = await self._metadata.get(_fingerprint_key(subject, schema.kind, schema.fingerprint))
         return None if entry is None else int(entry.value)
 
-    async def create(self, record: SubjectRecord, mode: CompatibilityMode, definition: bytes) -> None:
-        """Write a subject with its first version; VersionMismatch if it exists."""
+    async def referrers(self, subject: str, number: int) -> list[Referrer]:
+        """Versions that refer to this one, in the order of their names."""
+        entries = await self._metadata.list(_key(subject, "referrers", number))
+        return [_decode(entry, Referrer) for entry in entries]
+
+    async def create(
+        self,
+        record: SubjectRecord,
+        mode: CompatibilityMode,
+        definition: bytes,
+        referred: Sequence[Subject] = (),
+    ) -> None:
+        """Write a subject with its first version; VersionMismatch if it exists, or a referred subject changed."""
         subject = record.subject
         writes = _version_writes(record, definition)
         writes.append(Put(_key(subject, "compatibility"), _encode(CompatibilityRecord(mode=mode))))
         index = IndexRecord(subject=subject, schema_id=record.schema_id)
         writes.append(Put(f"{INDEX}/{record.schema_id}", _encode(index)))
-        await self._metadata.transact([Compare(_key(subject, "metadata"), ABSENT)], writes)
+        compares = [Compare(_key(subject, "metadata"), ABSENT)]
+        _hold(referred, record, compares, writes)
+        await self._metadata.transact(compares, writes)
 
-    async def append(self, found: Subject, record: SubjectRecord, definition: bytes) -> None:
-        """Write the record's latest version; VersionMismatch if versions or mode changed since `found` was read."""
+    async def append(
+        self, found: Subject, record: SubjectRecord, definition: bytes, referred: Sequence[Subject] = ()
+    ) -> None:
+        """Write the record's latest version; VersionMismatch if versions or mode, or a referred subject, changed."""
         compares = [
             Compare(_key(record.subject, "metadata"), found.record_version),
             Compare(_key(record.subject, "compatibility"), found.mode_version),
         ]
-        await self._metadata.transact(compares, _version_writes(record, definition))
+        writes = _version_writes(record, definition)
+        _hold(referred, record, compares, writes)
+        await self._metadata.transact(compares, writes)
 
     async def remove(self, found: Subject, record: SubjectRecord, gone: VersionRecord) -> None:
         """Delete one version and write what remains; VersionMismatch if versions changed since."""
@@ -175,6 +208,7 @@ class SubjectStore:
             Delete(_key(subject, "versions", gone.version)),
             Delete(_key(subject, "definitions", gone.version)),
             Delete(_fingerprint_key(subject, gone.schema_type, gone.fingerprint)),
+            *(Delete(key) for key in _referrer_keys(subject, gone)),
         ]
         await self._metadata.transact([Compare(_key(subject, "metadata"), found.record_version)], writes)
 
@@ -194,16 +228,42 @@ def deleted_version(change: Change) -> tuple[str, int] | None:
     return None
 
 
+def is_new_version(change: Change) -> bool:
+    parts = change.key.removeprefix(SUBJECTS + "/").split("/")
+    return change.value is not None and len(parts) == 3 and parts[1] == "versions"
+
+
 def _version_writes(record: SubjectRecord, definition: bytes) -> list[Write]:
     latest = record.latest
     assert latest is not None, "a record is written with the version it was made for"
     subject = record.subject
+    referrer = _encode(Referrer(subject=subject, version=latest.version))
     return [
+        *(Put(key, referrer) for key in _referrer_keys(subject, latest)),
         Put(_key(subject, "metadata"), _encode(record)),
         Put(_key(subject, "versions", latest.version), _encode(latest)),
         Put(_key(subject, "definitions", latest.version), definition),
         Put(_fingerprint_key(subject, latest.schema_type, latest.fingerprint), b"%d" % latest.version),
     ]
+
+
+def _hold(
+    referred: Sequence[Subject], record: SubjectRecord, compares: list[Compare], writes: list[Write]
+) -> None:
+    """Have the transaction fail if a referred subject changes before, and a deletion there if it comes after."""
+    for other in referred:
+        if other.record.subject != record.subject:  # whose metadata is compared and written anyway
+            key = _key(other.record.subject, "metadata")
+            compares.append(Compare(key, other.record_version))
+            writes.append(Put(key, _encode(other.record)))
+
+
+def _referrer_keys(subject: str, version: VersionRecord) -> list[str]:
+    name = f"{quote(subject, safe='')}:{version.version}"
+    # Two names may mean one version.
+    return list(
+        dict.fromkeys(_key(each.subject, "referrers", each.version, name) for each in version.references)
+    )
 
 
 def _key(subject: str, *parts: str | int) -> str:

@@ -159,8 +159,8 @@ async def test_a_version_deleted_while_it_is_loaded_is_not_kept(
 ) -> None:
     parse = registered._parser.parse
 
-    async def overtaken(kind, definition):
-        parsed = await parse(kind, definition)
+    async def overtaken(*given):
+        parsed = await parse(*given)
         await registered.delete_version("text", 1)
         return parsed
 

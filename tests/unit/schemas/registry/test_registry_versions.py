@@ -182,9 +182,9 @@ async def test_an_endless_contest_is_given_up(
     monkeypatch.setattr(registry_module, "ATTEMPTS_MAX", 3)
     append = subjects.SubjectStore.append
 
-    async def overtaken(self, found, record_, definition):
+    async def overtaken(self, found, *rest):
         await self.set_mode(found, CompatibilityMode.FULL)
-        return await append(self, found, record_, definition)
+        return await append(self, found, *rest)
 
     monkeypatch.setattr(subjects.SubjectStore, "append", overtaken)
     with pytest.raises(Unavailable, match="3 attempts lost"):
@@ -200,10 +200,10 @@ async def test_a_version_must_obey_the_mode_that_holds_when_it_is_written(
     await registry.set_mode("orders", CompatibilityMode.NONE)
     append = subjects.SubjectStore.append
 
-    async def overtaken_once(self, found, record_, definition):
+    async def overtaken_once(self, found, *rest):
         if found.mode is CompatibilityMode.NONE:
             await self.set_mode(found, CompatibilityMode.BACKWARD)
-        return await append(self, found, record_, definition)
+        return await append(self, found, *rest)
 
     monkeypatch.setattr(subjects.SubjectStore, "append", overtaken_once)
     breaking = b'{"type": "record", "name": "Other", "fields": []}'
