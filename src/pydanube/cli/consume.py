@@ -1,7 +1,6 @@
 """`danube consume`: show the messages of a subscription as they arrive."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pydanube.cli.messages import (
 )
 from pydanube.cli.payload_decoding import PayloadDecoder, registry_at
 from pydanube.cli.positions import Start
+from pydanube.cli.tables import show_record
 from pydanube.client.position import Position
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.policies import SubscriptionType
@@ -193,7 +193,7 @@ async def _grpc(joining: _Joining) -> AsyncIterator[Receive]:
 
 @dataclass
 class _View:
-    """Prints messages, as text for people or as JSON lines for programs."""
+    """Prints messages, as text for people or as records for programs."""
 
     output: str
     received: int = 0
@@ -204,8 +204,8 @@ class _View:
 
     def show(self, message: ShownMessage) -> None:
         self.received += 1
-        if self.output == "json":
-            click.echo(json.dumps(message_document(message)))
+        if self.output != "text":
+            show_record(message_document(message), self.output)
             return
         tail = f"Size: {len(message.payload)} bytes, Total received: {self.received}"
         if message.offset is not None:

@@ -1,4 +1,4 @@
-"""Messages on stdout: text for people, JSON lines for programs."""
+"""Messages on stdout: text for people, JSON lines or YAML documents for programs."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pydanube.cli.tables import time_text
+from pydanube.cli.tables import show_record, time_text
 
 if TYPE_CHECKING:
     from pydanube.client import Message
@@ -18,10 +18,10 @@ SHOWN_BYTES_MAX: Final = 1024
 messages_output_option = click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Text for people, or one JSON object a line.",
+    help="Text for people; one JSON object a line, or one YAML document each, for programs.",
 )
 
 
@@ -83,9 +83,9 @@ def message_document(message: ShownMessage) -> dict[str, object]:
 
 
 def show_message(message: ShownMessage, output: str) -> None:
-    """One message: a line of what is known about it and its payload, or one of JSON."""
-    if output == "json":
-        click.echo(json.dumps(message_document(message)))
+    """One message: a line of what is known about it and its payload, or a record of all that."""
+    if output != "text":
+        show_record(message_document(message), output)
         return
     head = [time_text(message.publish_time_ms / 1000)]
     if message.offset is not None:

@@ -1,7 +1,6 @@
 """`danube produce`: publish messages from the command line."""
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -12,6 +11,8 @@ import click
 
 from pydanube.cli.credentials import credential_options, open_client, open_grpc_client
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
+from pydanube.cli.messages import messages_output_option
+from pydanube.cli.tables import show_record
 from pydanube.kernel.errors import DanubeError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Attributes(click.ParamType[dict[str, str]]):
 @click.option(
     "--reliable", is_flag=True, help="Store messages until every subscription has acknowledged them."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@messages_output_option
 def produce(**options: object) -> None:
     """Publish messages to a topic, which is created if it does not exist."""
     work = _Work(**options)  # type: ignore[arg-type]
@@ -184,13 +185,12 @@ Send = Callable[[bytes], Awaitable[dict[str, int | None]]]
 
 async def _register(work: _Work) -> "SchemaRef":
     """Register --schema-file, and mean exactly the version it became."""
-    from pydanube.client import connect  # noqa: PLC0415
     from pydanube.client.schemas import SchemaRef  # noqa: PLC0415
 
     assert work.schema_file is not None, "that is why it is called"
     assert work.schema_type is not None, "checked with the options"
     _say(work, f"Auto-registering schema {work.own_subject} from {work.schema_file}", fg="green")
-    client = connect(work.service_addr)
+    client = open_client(work.service_addr)
     try:
         made = await client.schemas.register(
             work.own_subject, _read(work.schema_file), work.schema_type, created_by="danube-client"
@@ -275,9 +275,7 @@ async def _grpc(work: _Work, schema: "SchemaRef | None") -> AsyncIterator[Send]:
 
 async def _resolve(work: _Work, schema: "SchemaRef") -> tuple[int, int]:
     """The id and version that messages name."""
-    from pydanube.client import connect  # noqa: PLC0415
-
-    client = connect(work.service_addr)
+    client = open_client(work.service_addr)
     try:
         return await client.schemas.resolve(schema)
     finally:
@@ -293,14 +291,15 @@ async def _send_all(work: _Work, send: Send) -> None:
                 known_by = await send(payload)
             except DanubeError as error:
                 work.failed += 1
-                if work.output == "json":
-                    _print_json({"message": number, "status": "error", "error": error.text})
+                if work.output != "text":
+                    show_record({"message": number, "status": "error", "error": error.text}, work.output)
                 else:
                     click.secho(f"{place} failed: {error.text}", fg="red", err=True)
                 continue
             work.sent += 1
-            if work.output == "json":
-                _print_json({"message": number, "status": "ok", **known_by, "size": len(payload)})
+            if work.output != "text":
+                record = {"message": number, "status": "ok", **known_by, "size": len(payload)}
+                show_record(record, work.output)
             elif not advance():
                 told = "".join(f", {name} {value}" for name, value in known_by.items() if value is not None)
                 click.echo(f"{place} sent{told}")
@@ -309,7 +308,7 @@ async def _send_all(work: _Work, send: Send) -> None:
 @contextmanager
 def _progress(work: _Work) -> Iterator[Callable[[], bool]]:
     """A function to call after each message: True if a bar shows it, False if a line is wanted."""
-    if work.output == "json" or (work.count or 1) < _BAR_FROM or not sys.stdout.isatty():
+    if work.output != "text" or (work.count or 1) < _BAR_FROM or not sys.stdout.isatty():
         yield lambda: False
         return
     # Here, because rich takes longer to load than most commands to run.
@@ -333,8 +332,8 @@ def _progress(work: _Work) -> Iterator[Callable[[], bool]]:
 
 
 def _summarise(work: _Work) -> None:
-    if work.output == "json":
-        _print_json({"success": work.sent, "errors": work.failed})
+    if work.output != "text":
+        show_record({"success": work.sent, "errors": work.failed}, work.output)
         return
     _say(work, f"Success: {work.sent}", fg="green")
     if work.failed:
@@ -344,10 +343,6 @@ def _summarise(work: _Work) -> None:
 def _say(work: _Work, text: str, *, fg: str) -> None:
     if work.output == "text":
         click.secho(text, fg=fg)
-
-
-def _print_json(fields: dict[str, object]) -> None:
-    click.echo(json.dumps(fields))
 
 
 def _read(path: str) -> bytes:

@@ -67,6 +67,16 @@ def show_document(document: object, output: str) -> None:
     click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
 
 
+def show_record(record: object, output: str) -> None:
+    """One of many, as it comes: a line of JSON, or a document of a YAML stream."""
+    if output == "json":
+        click.echo(json.dumps(record))
+        return
+    import yaml  # noqa: PLC0415 - slow to load
+
+    click.echo(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, explicit_start=True), nl=False)
+
+
 def size_text(size: float) -> str:
     """Bytes as people read them."""
     for unit in ("B", "KiB", "MiB", "GiB"):
