@@ -146,9 +146,6 @@ def _linger(default: float) -> Option:
 def bench() -> None:
     """Measure a broker: publishing, reading, end-to-end latency.
 
-    Exit status: 0 all went well; 1 messages failed, were lost, came twice or out of order, or the broker could
-    not be reached; 2 wrong options; 130 stopped by Ctrl-C, after printing what was measured so far.
-
     Topics are new for each run and stay on the broker: use one whose data may be deleted.
     """
 

@@ -7,6 +7,8 @@ from typing import Final
 import click
 
 import pydanube
+from pydanube.cli.exit_status import say_exit_status
+from pydanube.cli.tables import output_option, show_document
 
 _COMMANDS: Final = {
     "broker": "Run a broker until Ctrl-C.",
@@ -40,10 +42,12 @@ class Commands(click.Group):
         return [*_COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        name = _MODULES.get(cmd_name, cmd_name)
-        command: click.Command = getattr(import_module(f"pydanube.cli.{name}"), name)
+        command = super().get_command(ctx, cmd_name)
+        if cmd_name in _COMMANDS:
+            name = _MODULES.get(cmd_name, cmd_name)
+            command = getattr(import_module(f"pydanube.cli.{name}"), name)
+        if command is not None:
+            say_exit_status(cmd_name, command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,9 +63,17 @@ def main() -> None:
 
 
 @main.command()
-def version() -> None:
+@output_option
+def version(output: str) -> None:
     """Show the versions of this program and of what it runs on."""
-    click.echo(f"danube {pydanube.__version__}")
-    click.echo(
-        f"python {platform.python_version()} ({platform.python_implementation()}), {platform.system()}"
-    )
+    found = {
+        "danube": pydanube.__version__,
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "system": platform.system(),
+    }
+    if output != "table":
+        show_document(found, output)
+        return
+    click.echo(f"danube {found['danube']}")
+    click.echo(f"python {found['python']} ({found['implementation']}), {found['system']}")

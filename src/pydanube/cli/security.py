@@ -1,13 +1,14 @@
 """`danube security`: roles, bindings and tokens; and a start for laptops."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pydanube.cli.admin_connection import AdminConnection, administrative
-from pydanube.cli.tables import output_option, show_done, show_facts, show_rows
+from pydanube.cli.tables import output_option, show_document, show_done, show_facts, show_rows
 from pydanube.cli.token_options import Ttl, signing_key, token_key_options, verifier
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol import danube_admin_pb2 as pb
@@ -196,23 +197,38 @@ def tokens() -> None:
 @click.option("--issuer", default=_ISSUER, show_default=True)
 @click.option("--audience", help="Whom it is for, if brokers ask for that.")
 @token_key_options
-def create_token(*, subject: str, kind: str, ttl: int, issuer: str, audience: str | None, **key: Any) -> None:
-    """Print a token for NAME."""
+@output_option
+def create_token(
+    *, subject: str, kind: str, ttl: int, issuer: str, audience: str | None, output: str, **key: Any
+) -> None:
+    """Print a token for NAME; the table is the token alone."""
     from pydanube.security.principals import claimed_principal  # noqa: PLC0415 - slow to load
     from pydanube.security.tokens import mint_token  # noqa: PLC0415
 
+    now_ms = time.time_ns() // 1_000_000
     try:
+        principal = claimed_principal(kind, subject)
         token = mint_token(
             signing_key(**key),
-            claimed_principal(kind, subject),
+            principal,
             issuer=issuer,
             ttl_seconds=ttl,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=now_ms,
             audience=audience,
         )
     except DanubeError as error:
         raise click.ClickException(error.text) from error
-    click.echo(token)
+    document = {
+        "token": token,
+        "principal_type": str(principal.kind),
+        "principal_name": principal.name,
+        "iss": issuer,
+        "exp": now_ms // 1000 + ttl,
+    }
+    if output == "table":
+        click.echo(token)
+    else:
+        show_document(document, output)
 
 
 @tokens.command("validate")
@@ -245,7 +261,8 @@ def validate_token(*, token: str, issuer: str | None, audience: str | None, outp
 @click.option("--name", "names", multiple=True, metavar="HOST", help="Further name or address of the broker.")
 @click.option("--admin", default="admin", show_default=True, help="Name of the first admin.")
 @click.option("--algorithm", type=click.Choice(["Ed25519", "HS256"]), default="Ed25519", show_default=True)
-def quickstart(*, directory: Path, names: tuple[str, ...], admin: str, algorithm: Any) -> None:
+@output_option
+def quickstart(*, directory: Path, names: tuple[str, ...], admin: str, algorithm: Any, output: str) -> None:
     """Make an authority, certificates, a token key and an admin's token in DIRECTORY, to try security with."""
     from pydanube.security.quickstart import quickstart as make  # noqa: PLC0415 - slow to load
 
@@ -254,6 +271,9 @@ def quickstart(*, directory: Path, names: tuple[str, ...], admin: str, algorithm
         made = make(directory, now_ms=now_ms, names=names, admin=admin, algorithm=algorithm)
     except DanubeError as error:
         raise click.ClickException(error.text) from error
+    if output != "table":
+        show_document({name: str(file) for name, file in asdict(made).items()}, output)
+        return
     click.secho(f"Made in {directory}, readable by you only", fg="green")
     click.echo(
         f"""

@@ -11,10 +11,12 @@ import click
 UNBOUND_COLUMNS: Final = 250
 """Width of a table that goes into a file or a pipe."""
 
+OUTPUTS: Final = ("table", "json", "yaml")
+
 output_option = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json", "yaml"]),
+    type=click.Choice(OUTPUTS),
     default="table",
     show_default=True,
     help="A table for people, or a document for programs.",
