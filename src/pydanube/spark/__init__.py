@@ -1,0 +1,1 @@
+"""Topics in Spark: the data source `danube`, typed rows, lakehouse tables, pipelines and maintenance jobs."""

@@ -1,0 +1,67 @@
+"""Spark tests: one session for all of them, on one worker; a broker in a process of its own for each module."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("spark_harness")
+
+from spark_harness.broker_process import BrokerProcess  # noqa: E402
+
+from pydanube.spark.session import SparkSettings, open_session  # noqa: E402
+
+HERE = Path(__file__).parent
+StartBroker = Callable[..., BrokerProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session all tests share: leave nothing of yours in it, and change no setting of it."""
+    warehouse = tmp_path_factory.mktemp("spark")
+    session = open_session(
+        SparkSettings(
+            master="local[2]",
+            config={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.sql.warehouse.dir": str(warehouse),
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            },
+        )
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBroker]:
+    """Start another broker, with settings as in its file."""
+    started: list[BrokerProcess] = []
+
+    def start(**settings: Any) -> BrokerProcess:
+        # Journal files are written in full when they are made: small ones make a broker start at once.
+        settings.setdefault("storage", {"wal": {"rotation": {"max_bytes": 1 << 20}}})
+        broker = BrokerProcess(tmp_path_factory.mktemp("broker"), settings)
+        started.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in started:
+        broker.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    """A broker for the tests of a module: each uses topics of its own."""
+    return start_broker()
