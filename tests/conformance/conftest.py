@@ -60,6 +60,12 @@ def topic(request: pytest.FixtureRequest) -> str:
     return f"/default/{scenario[:80]}-{next(_topic_numbers)}"
 
 
+@pytest.fixture
+def subject(topic: str) -> str:
+    """A schema subject nobody else uses."""
+    return topic.removeprefix("/").replace("/", "-")
+
+
 @pytest.fixture(scope="session")
 def client(request: pytest.FixtureRequest) -> ClientProgram:
     """The client under test; its program is built before the first test runs."""

@@ -1,35 +1,22 @@
-"""Schemas as a client uses them: registered, named by producers, enforced on what is published."""
+"""The schema registry as each client uses it: versions of a subject, and which change is taken."""
 
 import json
-from typing import Any
 
 import pytest
-from client_harness.agent import Agent, ClientError, settle
+from client_harness.agent import Agent, ClientError
+from client_harness.schemas import NARROWER, PERSON, WIDER, Schemas
 
-pytestmark = pytest.mark.needs("schemas")
-
-PERSON = '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'
-WIDER = PERSON.replace('"string"', '["string", "null"]')
-NARROWER = PERSON.replace('["name"]', '["name", "age"]')
 AVRO = '{"type": "record", "name": "Person", "fields": [{"name": "name", "type": "string"}]}'
+AVRO_NARROWER = AVRO.replace("}]", '}, {"name": "age", "type": "int"}]')
 PROTO = 'syntax = "proto3"; message Person { string name = 1; }'
+PROTO_CHANGED = PROTO.replace("string", "int32")
+FORMATS = ("json_schema", "avro", "protobuf")
+FREER = PERSON.replace('["name"]', "[]")
 
 
 @pytest.fixture
-def subject(topic: str) -> str:
-    """A subject nobody else uses."""
-    return topic.removeprefix("/").replace("/", "-")
-
-
-def _register(agent: Agent, subject: str, definition: str = PERSON, kind: str = "json_schema") -> int:
-    schema_id = agent.call("register_schema", subject=subject, type=kind, definition=definition)["schema_id"]
-    assert schema_id > 0
-    return int(schema_id)
-
-
-def _configure(agent: Agent, topic: str, subject: str, policy: str, *, payloads: bool) -> None:
-    answer = agent.call("configure_topic", topic=topic, subject=subject, policy=policy, payloads=payloads)
-    assert answer["success"], answer
+def schemas(agent: Agent) -> Schemas:
+    return Schemas(agent)
 
 
 @pytest.mark.parametrize(
@@ -39,127 +26,156 @@ def _configure(agent: Agent, topic: str, subject: str, policy: str, *, payloads:
         ("avro", AVRO, "Avro", "raw_schema"),
         ("protobuf", PROTO, "Protobuf", "raw_proto"),
     ],
+    ids=FORMATS,
 )
 def test_a_schema_is_found_as_it_was_registered(  # noqa: PLR0917
-    agent: Agent, subject: str, kind: str, definition: str, outer: str, field: str
+    schemas: Schemas, subject: str, kind: str, definition: str, outer: str, field: str
 ) -> None:
-    schema_id = _register(agent, subject, definition, kind)
-    latest = agent.call("get_schema", subject=subject)
+    schema_id = schemas.register(subject, definition, kind)
+    latest = schemas.latest(subject)
     assert (latest["schema_id"], latest["version"], latest["subject"]) == (schema_id, 1, subject)
     assert (latest["schema_type"], latest["fingerprint"][:7]) == (kind, "sha256:")
     assert json.loads(latest["schema_definition"])[outer][field] == definition
-    for version in (1, None):
-        assert agent.call("get_schema", schema_id=schema_id, version=version) == latest
+    assert schemas.by_id(schema_id) == latest
+    assert schemas.by_id(schema_id, 1) == latest
 
 
-def test_versions_of_a_subject(agent: Agent, subject: str) -> None:
-    schema_id = _register(agent, subject)
-    assert _register(agent, subject, WIDER) == schema_id
-    assert _register(agent, subject) == schema_id
-    assert agent.call("schema_versions", subject=subject)["versions"] == [1, 2]
-    assert agent.call("delete_schema", subject=subject, version=1)["success"]
-    assert agent.call("schema_versions", subject=subject)["versions"] == [2]
+@pytest.mark.parametrize("kind", ["bytes", "string", "number"])
+def test_a_plain_type_is_a_schema_too(schemas: Schemas, subject: str, kind: str) -> None:
+    schema_id = schemas.register(subject, "of no importance", kind)
+    assert schemas.register(subject, "something else", kind) == schema_id
+    found = schemas.latest(subject)
+    assert (found["schema_type"], found["fingerprint"], found["version"]) == (kind, kind, 1)
+    assert json.loads(found["schema_definition"]) == kind.capitalize()
 
 
-def test_what_would_break_readers_is_told_and_refused(agent: Agent, subject: str) -> None:
-    _register(agent, subject)
-
-    def check(definition: str, mode: str | None = None) -> Any:
-        return agent.call(
-            "check_schema", subject=subject, type="json_schema", definition=definition, mode=mode
-        )
-
-    assert check(WIDER) == {"is_compatible": True, "errors": []}
-    verdict = check(NARROWER)
-    assert not verdict["is_compatible"]
-    assert "age" in " ".join(verdict["errors"])
-    assert check(NARROWER, "none")["is_compatible"]
-    with pytest.raises(ClientError, match="age") as refused:
-        _register(agent, subject, NARROWER)
-    assert refused.value.code == "INTERNAL"
-    assert agent.call("set_schema_mode", subject=subject, mode="none")["success"]
-    _register(agent, subject, NARROWER)
+@pytest.mark.needs("empty definitions")
+def test_a_plain_type_needs_no_definition(schemas: Schemas, subject: str) -> None:
+    schemas.register(subject, "", "string")
+    assert schemas.latest(subject)["schema_type"] == "string"
 
 
-def test_what_nobody_registered_is_not_found(agent: Agent, subject: str) -> None:
-    for command in ("get_schema", "schema_versions"):
-        with pytest.raises(ClientError) as refused:
-            agent.call(command, subject=subject)
-        assert refused.value.code == "NOT_FOUND"
+def test_a_subject_keeps_its_id_and_all_its_versions(schemas: Schemas, subject: str) -> None:
+    schema_id = schemas.register(subject)
+    assert schemas.register(subject, WIDER) == schema_id
+    assert schemas.versions(subject) == [1, 2]
+    found = [json.loads(schemas.by_id(schema_id, version)["schema_definition"]) for version in (1, 2)]
+    assert [each["JsonSchema"]["raw_schema"] for each in found] == [PERSON, WIDER]
+    assert schemas.latest(subject) == schemas.by_id(schema_id) == schemas.by_id(schema_id, 2)
 
 
-def test_a_producer_of_an_unknown_subject_is_refused(agent: Agent, topic: str, subject: str) -> None:
-    agent.producer(topic, name="plain")
-    with pytest.raises(ClientError, match="not found"):
-        agent.producer(topic, schema={"subject": subject})
+def test_what_is_registered_already_is_no_new_version(schemas: Schemas, subject: str) -> None:
+    schema_id = schemas.register(subject)
+    schemas.register(subject, WIDER)
+    for again in (PERSON, PERSON.replace(" ", ""), json.dumps(json.loads(PERSON), indent=2)):
+        assert schemas.register(subject, again) == schema_id
+    assert schemas.versions(subject) == [1, 2]
 
 
-def test_the_first_producer_binds_the_topic(agent: Agent, topic: str, subject: str) -> None:
-    schema_id = _register(agent, subject)
-    _register(agent, subject + "-other")
-    agent.producer(topic, name="first", schema={"subject": subject})
-    config = agent.call("topic_schema", topic=topic)
-    assert config == {"subject": subject, "policy": "warn", "payloads": False, "schema_id": schema_id}
-    agent.producer(topic, name="second", schema={"subject": subject})
-    agent.producer(topic, name="without")
-    with pytest.raises(ClientError, match=subject) as refused:
-        agent.producer(topic, name="third", schema={"subject": subject + "-other"})
-    assert refused.value.code == "FAILED_PRECONDITION"
+def test_a_deleted_version_is_gone_and_its_number_not_used_again(schemas: Schemas, subject: str) -> None:
+    schema_id = schemas.register(subject)
+    schemas.register(subject, WIDER)
+    schemas.delete(subject, 1)
+    assert schemas.versions(subject) == [2]
+    with pytest.raises(ClientError) as refused:
+        schemas.by_id(schema_id, 1)
+    assert refused.value.code == "NOT_FOUND"
+    schemas.set_mode(subject, "none")
+    schemas.register(subject, NARROWER)
+    assert schemas.versions(subject) == [2, 3]
+    schemas.delete(subject, 1)
+    schemas.delete(subject + "-of-nobody", 1)
 
 
 @pytest.mark.parametrize(
-    ("choice", "version"), [({}, 2), ({"version": 1}, 1), ({"min_version": 2}, 2)], ids=str
+    ("mode", "narrower", "freer"),
+    [
+        ("none", True, True),
+        ("backward", False, True),
+        ("forward", True, False),
+        ("full", False, False),
+    ],
+    ids=["none", "backward", "forward", "full"],
 )
-def test_messages_carry_the_version_that_was_meant(
-    agent: Agent, topic: str, subject: str, choice: dict[str, int], version: int
+def test_a_mode_decides_whom_a_change_may_break(
+    schemas: Schemas, subject: str, mode: str, narrower: bool, freer: bool
 ) -> None:
-    schema_id = _register(agent, subject)
-    _register(agent, subject, WIDER)
-    producer = agent.producer(topic, schema={"subject": subject, **choice})
-    _configure(agent, topic, subject, "enforce", payloads=True)
-    consumer = agent.consumer(topic)
-    settle()
-    producer.send('{"name": "Ada"}')
-    message = consumer.next()
-    assert (message.text, message.schema_id, message.schema_version) == (
-        '{"name": "Ada"}',
-        schema_id,
-        version,
-    )
+    schemas.register(subject)
+    expected = {NARROWER: narrower, FREER: freer}
+    assert {each: not schemas.problems(subject, each, mode=mode) for each in expected} == expected
+    schemas.set_mode(subject, mode)
+    assert {each: not schemas.problems(subject, each) for each in expected} == expected
 
 
-@pytest.mark.parametrize("choice", [{"version": 3}, {"min_version": 3}], ids=str)
-def test_a_version_there_is_not_cannot_be_meant(
-    agent: Agent, topic: str, subject: str, choice: dict[str, int]
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "named"),
+    [
+        ("json_schema", PERSON, NARROWER, "'age'"),
+        ("avro", AVRO, AVRO_NARROWER, "'age'"),
+        ("protobuf", PROTO, PROTO_CHANGED, "int32"),
+    ],
+    ids=FORMATS,
+)
+def test_a_change_that_breaks_readers_is_refused_with_the_reason(  # noqa: PLR0917
+    schemas: Schemas, subject: str, kind: str, first: str, second: str, named: str
 ) -> None:
-    _register(agent, subject)
-    with pytest.raises(ClientError):
-        agent.producer(topic, schema={"subject": subject, **choice})
-
-
-def test_enforced_schemas_keep_out_what_does_not_follow_them(agent: Agent, topic: str, subject: str) -> None:
-    _register(agent, subject)
-    producer = agent.producer(topic, schema={"subject": subject})
-    plain = agent.producer(topic, name="plain")
-    _configure(agent, topic, subject, "enforce", payloads=True)
-    consumer = agent.consumer(topic, auto_ack=True)
-    settle()
-    for bad in ('{"name": 5}', "no JSON"):
-        with pytest.raises(ClientError) as refused:
-            producer.send(bad)
-        assert refused.value.code == "PERMISSION_DENIED"
+    schemas.register(subject, first, kind)
+    (problem,) = schemas.problems(subject, second, kind)
+    assert named in problem
     with pytest.raises(ClientError) as refused:
-        plain.send('{"name": "Ada"}')
-    assert refused.value.code == "PERMISSION_DENIED"
-    producer.send('{"name": "Ada"}')
-    assert consumer.next().text == '{"name": "Ada"}'
+        schemas.register(subject, second, kind)
+    assert refused.value.code == "INTERNAL"
+    for words in (subject, "backward", named):
+        assert words in refused.value.text
+    assert schemas.versions(subject) == [1]
+    schemas.set_mode(subject, "none")
+    schemas.register(subject, second, kind)
+    assert schemas.versions(subject) == [1, 2]
 
 
-def test_warned_of_is_delivered(agent: Agent, topic: str, subject: str) -> None:
-    _register(agent, subject)
-    producer = agent.producer(topic, schema={"subject": subject})
-    _configure(agent, topic, subject, "WARN", payloads=True)
-    consumer = agent.consumer(topic, auto_ack=True)
-    settle()
-    producer.send('{"name": 5}')
-    assert consumer.next().text == '{"name": 5}'
+def test_a_subject_does_not_change_its_format(schemas: Schemas, subject: str) -> None:
+    schemas.register(subject)
+    with pytest.raises(ClientError, match="avro") as refused:
+        schemas.register(subject, AVRO, "avro")
+    assert refused.value.code == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("kind", "definition"),
+    [("json_schema", '{"type": 5}'), ("avro", '{"type": "record"}'), ("protobuf", "message {")],
+    ids=FORMATS,
+)
+def test_a_schema_nobody_can_read_is_refused(
+    schemas: Schemas, subject: str, kind: str, definition: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        schemas.register(subject, definition, kind)
+    assert refused.value.code == "INTERNAL"
+    with pytest.raises(ClientError, match=f"{subject}.*not found"):
+        schemas.latest(subject)
+
+
+def test_an_unknown_subject_is_named(schemas: Schemas, subject: str) -> None:
+    asked = {
+        "NOT_FOUND": [lambda: schemas.latest(subject), lambda: schemas.versions(subject)],
+        "INTERNAL": [lambda: schemas.problems(subject, PERSON), lambda: schemas.set_mode(subject, "full")],
+    }
+    for code, questions in asked.items():
+        for ask in questions:
+            with pytest.raises(ClientError, match=f"{subject}.*not found") as refused:
+                ask()
+            assert refused.value.code == code
+
+
+def test_an_unknown_id_or_version_is_not_found(schemas: Schemas, subject: str) -> None:
+    schema_id = schemas.register(subject)
+    for unknown_id, version in ((1_000_000_007, None), (1_000_000_007, 1), (schema_id, 9)):
+        with pytest.raises(ClientError) as refused:
+            schemas.by_id(unknown_id, version)
+        assert refused.value.code == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("name", ["with/slash", "with space", "größe", "a.b-c_d", "x" * 200])
+def test_subjects_are_named_freely(schemas: Schemas, subject: str, name: str) -> None:
+    schemas.register(f"{subject}-{name}")
+    assert schemas.latest(f"{subject}-{name}")["subject"] == f"{subject}-{name}"

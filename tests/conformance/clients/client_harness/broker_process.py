@@ -41,7 +41,7 @@ class BrokerProcess:
         command = [
             os.environ.get(PROGRAM, str(Path(sys.executable).with_name("danube"))), "broker", "--mode", "standalone",
             "--data-dir", str(self.data_dir),
-            "--broker-addr", f"127.0.0.1:{self.port}", "--admin-addr", "127.0.0.1:0",
+            "--broker-addr", f"127.0.0.1:{self.port}",
             "--admin-addr", f"127.0.0.1:{self.admin_port}",
             "--prom-exporter", f"127.0.0.1:{self.metrics_port}",
         ]  # fmt: skip

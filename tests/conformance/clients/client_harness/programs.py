@@ -14,7 +14,9 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parents[1]
 PROJECT = SOURCES.parents[2]
-PROTO = PROJECT / "proto" / "danube.proto"
+PROTO_DIR = PROJECT / "proto"
+PROTOS = {"danubepb": "danube.proto", "schemapb": "schema_registry.proto"}
+"""What the clients speak: the Go package made of it, and the file."""
 TOOLS = PROJECT / ".tools"
 BUILDS = TOOLS / "clients"
 BUILD_SECONDS_MAX = 3_600
@@ -38,6 +40,8 @@ class ClientProgram:
     """What this client has no words for; scenarios that need it are left out for it."""
     may_stop_when_cut_off: bool = False
     """Its consumers reopen at once when a connection breaks, and stop for good if that meets its last breath."""
+    resends_when_denied: bool = False
+    """Answers PERMISSION_DENIED by creating the producer anew and sending again, without end."""
     missing_topic_code: str = ""
     """How subscribing to a missing topic fails; empty if the client finds out by itself."""
 
@@ -60,7 +64,7 @@ def build_python() -> list[str]:
 def build_rust() -> list[str]:
     source, target = SOURCES / "rust", BUILDS / "rust-target"
     agent = target / "debug" / "conformance-agent"
-    inputs = [source / "Cargo.toml", source / "src" / "main.rs"]
+    inputs = [source / "Cargo.toml", *sorted((source / "src").iterdir())]
     with unless_built("rust", inputs, agent) as must_build:
         if must_build:
             # The client's own build script wants a protoc; the one inside grpcio-tools will do.
@@ -72,7 +76,7 @@ def build_rust() -> list[str]:
 def build_go() -> list[str]:
     source, project = SOURCES / "go", BUILDS / "go"
     agent = project / "agent"
-    inputs = [*sorted(source.iterdir()), PROTO]
+    inputs = [*sorted(source.iterdir()), *(PROTO_DIR / name for name in PROTOS.values())]
     with unless_built("go", inputs, agent) as must_build:
         if must_build:
             environment = {
@@ -83,19 +87,19 @@ def build_go() -> list[str]:
                 run(["go", "install", plugin], environment=environment)
             shutil.rmtree(project, ignore_errors=True)
             shutil.copytree(source, project)
-            stubs = project / "danubepb"
-            stubs.mkdir()
-            package = "Mdanube.proto=conformance/danubepb"
-            options = [
-                argument
-                for plugin in ("go", "go-grpc")
-                for argument in (
-                    f"--{plugin}_out={stubs}",
-                    f"--{plugin}_opt=paths=source_relative",
-                    f"--{plugin}_opt={package}",
-                )
-            ]
-            run([str(protoc_command()), f"-I{PROTO.parent}", *options, PROTO.name], environment=environment)
+            for package, proto in PROTOS.items():
+                stubs = project / package
+                stubs.mkdir()
+                options = [
+                    argument
+                    for plugin in ("go", "go-grpc")
+                    for argument in (
+                        f"--{plugin}_out={stubs}",
+                        f"--{plugin}_opt=paths=source_relative",
+                        f"--{plugin}_opt=M{proto}=conformance/{package}",
+                    )
+                ]
+                run([str(protoc_command()), f"-I{PROTO_DIR}", *options, proto], environment=environment)
             run(["go", "build", "-o", str(agent), "."], cwd=project, environment=environment)
     return [str(agent)]
 
@@ -103,12 +107,13 @@ def build_go() -> list[str]:
 def build_java() -> list[str]:
     source, target = SOURCES / "java", BUILDS / "java"
     jar = target / "conformance-agent.jar"
-    inputs = [*sorted(path for path in source.rglob("*") if path.is_file()), PROTO]
+    sources = sorted(path for path in source.rglob("*") if path.is_file())
+    inputs = [*sources, *(PROTO_DIR / name for name in PROTOS.values())]
     with unless_built("java", inputs, jar) as must_build:
         if must_build:
             run([
                 "mvn", "--quiet", "--batch-mode", "--file", str(source / "pom.xml"), "package",
-                f"-Dmaven.repo.local={TOOLS / 'maven'}", f"-Dbuild.dir={target}", f"-Dproto.dir={PROTO.parent}",
+                f"-Dmaven.repo.local={TOOLS / 'maven'}", f"-Dbuild.dir={target}", f"-Dproto.dir={PROTO_DIR}",
             ])  # fmt: skip
     return ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jar)]
 
@@ -116,24 +121,34 @@ def build_java() -> list[str]:
 PROGRAMS: Mapping[str, ClientProgram] = {
     program.name: program
     for program in (
-        ClientProgram("python", "danube-client 0.5.0 (published)", (), build_python),
+        ClientProgram(
+            "python",
+            "danube-client 0.5.0 (published)",
+            (),
+            build_python,
+            lacks=frozenset({"empty definitions"}),
+        ),
         ClientProgram(
             "rust",
             "crate danube-client 0.16.0 (published)",
             ("cargo", "cc", "cmake"),
             build_rust,
-            lacks=frozenset({"schemas"}),
             may_stop_when_cut_off=True,
         ),
         ClientProgram(
-            "go", "grpc-go, behaving as the Go client", ("go",), build_go, lacks=frozenset({"schemas"})
+            "go",
+            "grpc-go, behaving as the Go client",
+            ("go",),
+            build_go,
+            lacks=frozenset({"empty definitions"}),
         ),
         ClientProgram(
             "java",
             "grpc-java, behaving as the Java client",
             ("java", "javac", "mvn"),
             build_java,
-            lacks=frozenset({"keys", "nack", "schemas", "unasked partitions"}),
+            lacks=frozenset({"empty definitions", "keys", "nack", "unasked partitions"}),
+            resends_when_denied=True,
             missing_topic_code="NOT_FOUND",
         ),
     )

@@ -19,22 +19,24 @@ import (
 const lineBytesMax = 32 << 20
 
 type command struct {
-	ID           int64     `json:"id"`
-	Do           string    `json:"do"`
-	Label        string    `json:"label"`
-	Topic        string    `json:"topic"`
-	Name         string    `json:"name"`
-	Reliable     bool      `json:"reliable"`
-	Partitions   int       `json:"partitions"`
-	Messages     []payload `json:"messages"`
-	Subscription string    `json:"subscription"`
-	Type         string    `json:"type"`
-	KeyFilters   []string  `json:"key_filters"`
-	AutoAck      bool      `json:"auto_ack"`
-	Retries      int       `json:"retries"`
-	Tag          int       `json:"tag"`
-	DelayMs      *uint64   `json:"delay_ms"`
-	Reason       *string   `json:"reason"`
+	ID           int64         `json:"id"`
+	Do           string        `json:"do"`
+	Label        string        `json:"label"`
+	Topic        string        `json:"topic"`
+	Name         string        `json:"name"`
+	Reliable     bool          `json:"reliable"`
+	Partitions   int           `json:"partitions"`
+	Messages     []payload     `json:"messages"`
+	Subscription string        `json:"subscription"`
+	Type         string        `json:"type"`
+	KeyFilters   []string      `json:"key_filters"`
+	AutoAck      bool          `json:"auto_ack"`
+	Retries      int           `json:"retries"`
+	Tag          int           `json:"tag"`
+	DelayMs      *uint64       `json:"delay_ms"`
+	Reason       *string       `json:"reason"`
+	Schema       *schemaChoice `json:"schema"`
+	schemaCommand
 }
 
 type payload struct {
@@ -45,17 +47,22 @@ type payload struct {
 
 // event is a received message; encoding/json writes a []byte as base64.
 type event struct {
-	Consumer     string            `json:"consumer"`
-	Tag          int               `json:"tag"`
-	Topic        string            `json:"topic"`
-	Offset       uint64            `json:"offset"`
-	ProducerID   uint64            `json:"producer_id"`
-	ProducerName string            `json:"producer_name"`
-	PublishTime  uint64            `json:"publish_time"`
-	Payload      []byte            `json:"payload"`
-	Attributes   map[string]string `json:"attributes"`
-	Key          *string           `json:"key"`
+	Consumer      string            `json:"consumer"`
+	Tag           int               `json:"tag"`
+	Topic         string            `json:"topic"`
+	Offset        uint64            `json:"offset"`
+	ProducerID    uint64            `json:"producer_id"`
+	ProducerName  string            `json:"producer_name"`
+	PublishTime   uint64            `json:"publish_time"`
+	Payload       []byte            `json:"payload"`
+	Attributes    map[string]string `json:"attributes"`
+	Key           *string           `json:"key"`
+	SchemaID      *uint64           `json:"schema_id"`
+	SchemaVersion *uint32           `json:"schema_version"`
 }
+
+// nothing is what a command answers that has nothing to tell.
+var nothing = map[string]any{}
 
 // receiver is a consumer with the messages it has handed out, by tag, so that a later ack can name one.
 type receiver struct {
@@ -95,44 +102,45 @@ func main() {
 }
 
 func (a *agent) answer(c *command) {
-	if err := a.perform(context.Background(), c); err != nil {
+	outcome, err := a.perform(context.Background(), c)
+	if err != nil {
 		a.emit(map[string]any{"id": c.ID, "error": describe(err)})
 	} else {
-		a.emit(map[string]any{"id": c.ID, "ok": map[string]any{}})
+		a.emit(map[string]any{"id": c.ID, "ok": outcome})
 	}
 }
 
-func (a *agent) perform(ctx context.Context, c *command) error {
+func (a *agent) perform(ctx context.Context, c *command) (map[string]any, error) {
 	switch c.Do {
 	case "producer":
-		return a.createProducer(ctx, c)
+		return nothing, a.createProducer(ctx, c)
 	case "send":
 		sender := find(a, a.producers, c.Label)
 		for _, message := range c.Messages {
 			if err := sender.send(ctx, message.Payload, message.Attributes, message.Key); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return nothing, nil
 	case "close_producer":
 		find(a, a.producers, c.Label).close()
-		return nil
+		return nothing, nil
 	case "consumer":
-		return a.subscribe(ctx, c)
+		return nothing, a.subscribe(ctx, c)
 	case "receive":
 		go a.forward(ctx, c.Label, find(a, a.receivers, c.Label), c.AutoAck)
-		return nil
+		return nothing, nil
 	case "ack":
 		from := find(a, a.receivers, c.Label)
-		return from.consumer.ack(ctx, from.message(c.Tag))
+		return nothing, from.consumer.ack(ctx, from.message(c.Tag))
 	case "nack":
 		from := find(a, a.receivers, c.Label)
-		return from.consumer.nack(ctx, from.message(c.Tag), c.DelayMs, c.Reason)
+		return nothing, from.consumer.nack(ctx, from.message(c.Tag), c.DelayMs, c.Reason)
 	case "close_consumer":
 		find(a, a.receivers, c.Label).consumer.close()
-		return nil
+		return nothing, nil
 	}
-	return fmt.Errorf("no such verb: %s", c.Do)
+	return a.client.schemas().perform(ctx, c)
 }
 
 func (a *agent) createProducer(ctx context.Context, c *command) error {
@@ -140,7 +148,12 @@ func (a *agent) createProducer(ctx context.Context, c *command) error {
 	if c.Reliable {
 		strategy = pb.DispatchStrategy_Reliable
 	}
-	made, err := newProducer(ctx, a.client, c.Topic, c.Name, strategy, c.Partitions, c.Retries)
+	made, err := newProducer(ctx, a.client, &pb.ProducerRequest{
+		ProducerName:     c.Name,
+		TopicName:        c.Topic,
+		SchemaRef:        c.Schema.reference(),
+		DispatchStrategy: strategy,
+	}, c.Partitions, c.Retries)
 	if err != nil {
 		return err
 	}
@@ -176,16 +189,18 @@ func (a *agent) forward(ctx context.Context, label string, from *receiver, autoA
 			}
 		}
 		a.emit(map[string]any{"message": event{
-			Consumer:     label,
-			Tag:          tag,
-			Topic:        message.GetMsgId().GetTopicName(),
-			Offset:       message.GetMsgId().GetTopicOffset(),
-			ProducerID:   message.GetMsgId().GetProducerId(),
-			ProducerName: message.ProducerName,
-			PublishTime:  message.PublishTime,
-			Payload:      append([]byte{}, message.Payload...),
-			Attributes:   message.Attributes,
-			Key:          message.RoutingKey,
+			Consumer:      label,
+			Tag:           tag,
+			Topic:         message.GetMsgId().GetTopicName(),
+			Offset:        message.GetMsgId().GetTopicOffset(),
+			ProducerID:    message.GetMsgId().GetProducerId(),
+			ProducerName:  message.ProducerName,
+			PublishTime:   message.PublishTime,
+			Payload:       append([]byte{}, message.Payload...),
+			Attributes:    message.Attributes,
+			Key:           message.RoutingKey,
+			SchemaID:      message.SchemaId,
+			SchemaVersion: message.SchemaVersion,
 		}})
 	}
 	a.emit(map[string]any{"ended": map[string]any{"consumer": label}})

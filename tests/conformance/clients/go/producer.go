@@ -19,25 +19,24 @@ type producer struct {
 
 type topicProducer struct {
 	client    *client
-	topic     string
-	name      string
-	strategy  pb.DispatchStrategy
+	request   *pb.ProducerRequest
 	retries   int
 	at        address
 	stub      pb.ProducerServiceClient
 	id        uint64
 	requestID uint64
+	schema    schemaStamp
 	closed    atomic.Bool
 	stop      context.CancelFunc
 }
 
-func newProducer(ctx context.Context, c *client, topic, name string, strategy pb.DispatchStrategy, partitions, retries int) (*producer, error) {
+func newProducer(ctx context.Context, c *client, wanted *pb.ProducerRequest, partitions, retries int) (*producer, error) {
 	made := &producer{}
 	if partitions == 0 {
-		made.partitions = []*topicProducer{newTopicProducer(c, topic, name, strategy, retries)}
+		made.partitions = []*topicProducer{newTopicProducer(c, wanted, "", "", retries)}
 	}
 	for n := range partitions {
-		part := newTopicProducer(c, fmt.Sprintf("%s-part-%d", topic, n), fmt.Sprintf("%s-%d", name, n), strategy, retries)
+		part := newTopicProducer(c, wanted, fmt.Sprintf("-part-%d", n), fmt.Sprintf("-%d", n), retries)
 		made.partitions = append(made.partitions, part)
 	}
 	failures := make(chan error, len(made.partitions))
@@ -56,9 +55,16 @@ func newProducer(ctx context.Context, c *client, topic, name string, strategy pb
 	return made, nil
 }
 
-func newTopicProducer(c *client, topic, name string, strategy pb.DispatchStrategy, retries int) *topicProducer {
+func newTopicProducer(c *client, wanted *pb.ProducerRequest, topicSuffix, nameSuffix string, retries int) *topicProducer {
+	request := &pb.ProducerRequest{
+		ProducerName:       wanted.ProducerName + nameSuffix,
+		TopicName:          wanted.TopicName + topicSuffix,
+		SchemaRef:          wanted.SchemaRef,
+		ProducerAccessMode: pb.ProducerAccessMode_Shared,
+		DispatchStrategy:   wanted.DispatchStrategy,
+	}
 	at := address{brokerURL: c.serviceURL, connectURL: c.serviceURL}
-	return &topicProducer{client: c, topic: topic, name: name, strategy: strategy, retries: limit(retries), at: at}
+	return &topicProducer{client: c, request: request, retries: limit(retries), at: at}
 }
 
 func (p *producer) send(ctx context.Context, payload []byte, attributes map[string]string, key *string) error {
@@ -75,7 +81,7 @@ func (p *producer) send(ctx context.Context, payload []byte, attributes map[stri
 			time.Sleep(backoff(retries))
 			continue
 		}
-		at, lookupErr := p.partitions[0].client.lookup(ctx, part.at.connectURL, part.topic)
+		at, lookupErr := p.partitions[0].client.lookup(ctx, part.at.connectURL, part.request.TopicName)
 		if lookupErr != nil {
 			return err
 		}
@@ -111,7 +117,7 @@ func (p *producer) close() {
 func (t *topicProducer) create(ctx context.Context) error {
 	retries := 0
 	for {
-		if at, err := t.client.lookup(ctx, t.at.connectURL, t.topic); err == nil {
+		if at, err := t.client.lookup(ctx, t.at.connectURL, t.request.TopicName); err == nil {
 			t.at = at
 		}
 		if retries > 0 {
@@ -132,13 +138,8 @@ func (t *topicProducer) tryCreate(ctx context.Context) error {
 	}
 	t.stub = pb.NewProducerServiceClient(connection)
 	t.requestID++
-	answer, err := t.stub.CreateProducer(t.at.outgoing(ctx), &pb.ProducerRequest{
-		RequestId:          t.requestID,
-		ProducerName:       t.name,
-		TopicName:          t.topic,
-		ProducerAccessMode: pb.ProducerAccessMode_Shared,
-		DispatchStrategy:   t.strategy,
-	})
+	t.request.RequestId = t.requestID
+	answer, err := t.stub.CreateProducer(t.at.outgoing(ctx), t.request)
 	if err != nil {
 		return err
 	}
@@ -149,19 +150,24 @@ func (t *topicProducer) tryCreate(ctx context.Context) error {
 	pinging, stop := context.WithCancel(context.Background())
 	t.stop = stop
 	go t.client.ping(pinging, t.at, pb.HealthCheckRequest_Producer, t.id, &t.closed)
-	return nil
+	if t.request.SchemaRef != nil {
+		t.schema, err = t.client.schemas().resolve(ctx, t.request.SchemaRef)
+	}
+	return err
 }
 
 func (t *topicProducer) send(ctx context.Context, payload []byte, attributes map[string]string, key *string) error {
 	t.requestID++
 	_, err := t.stub.SendMessage(t.at.outgoing(ctx), &pb.StreamMessage{
-		RequestId:    t.requestID,
-		MsgId:        &pb.MsgID{ProducerId: t.id, TopicName: t.topic, BrokerAddr: t.at.brokerURL},
-		Payload:      payload,
-		PublishTime:  uint64(time.Now().UnixMilli()),
-		ProducerName: t.name,
-		Attributes:   attributes,
-		RoutingKey:   key,
+		RequestId:     t.requestID,
+		MsgId:         &pb.MsgID{ProducerId: t.id, TopicName: t.request.TopicName, BrokerAddr: t.at.brokerURL},
+		Payload:       payload,
+		PublishTime:   uint64(time.Now().UnixMilli()),
+		ProducerName:  t.request.ProducerName,
+		Attributes:    attributes,
+		SchemaId:      t.schema.id,
+		SchemaVersion: t.schema.version,
+		RoutingKey:    key,
 	})
 	return err
 }

@@ -97,16 +97,24 @@ class Agent:
 
     async def do_set_schema_mode(self, command: dict[str, Any]) -> dict[str, Any]:
         mode = CompatibilityMode.parse(command["mode"])
-        success, _ = await self.client.schema().set_compatibility_mode(command["subject"], mode)
-        return {"success": success}
+        success, message = await self.client.schema().set_compatibility_mode(command["subject"], mode)
+        return {"success": success, "message": message}
 
     async def do_delete_schema(self, command: dict[str, Any]) -> dict[str, Any]:
-        success, _ = await self.client.schema().delete_schema_version(command["subject"], command["version"])
-        return {"success": success}
+        success, message = await self.client.schema().delete_schema_version(
+            command["subject"], command["version"]
+        )
+        return {"success": success, "message": message}
 
     async def do_configure_topic(self, command: dict[str, Any]) -> dict[str, Any]:
         success, message = await self.client.schema().configure_topic_schema(
             command["topic"], command["subject"], command["policy"], command["payloads"]
+        )
+        return {"success": success, "message": message}
+
+    async def do_set_topic_policy(self, command: dict[str, Any]) -> dict[str, Any]:
+        success, message = await self.client.schema().update_topic_validation_policy(
+            command["topic"], command["policy"], command["payloads"]
         )
         return {"success": success, "message": message}
 

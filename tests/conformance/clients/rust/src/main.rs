@@ -1,5 +1,7 @@
 //! Drives the published Rust client by JSON lines; the protocol is in ../README.md.
 
+mod schemas;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -23,6 +25,7 @@ struct Receiver {
 
 struct Agent {
     client: DanubeClient,
+    url: String,
     producers: Mutex<HashMap<String, Arc<Producer>>>,
     receivers: Mutex<HashMap<String, Arc<Receiver>>>,
     out: mpsc::UnboundedSender<Value>,
@@ -32,7 +35,7 @@ struct Agent {
 async fn main() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let url = std::env::args().nth(2).expect("usage: --broker-url URL");
-    let client = DanubeClient::builder().service_url(url).build().await.expect("a client");
+    let client = DanubeClient::builder().service_url(&url).build().await.expect("a client");
     let (out, mut lines) = mpsc::unbounded_channel::<Value>();
     std::thread::spawn(move || {
         while let Some(line) = lines.blocking_recv() {
@@ -41,6 +44,7 @@ async fn main() {
     });
     let agent = Arc::new(Agent {
         client,
+        url,
         producers: Mutex::default(),
         receivers: Mutex::default(),
         out,
@@ -78,7 +82,7 @@ impl Agent {
                 }
                 Ok(json!({}))
             }
-            other => Err(json!({"code": "", "text": format!("no such verb: {other}")})),
+            other => schemas::perform(&self.client, &self.url, other, command).await,
         }
     }
 
@@ -95,6 +99,14 @@ impl Agent {
         match command["partitions"].as_u64().unwrap_or(0) {
             0 => {}
             partitions => builder = builder.with_partitions(partitions as usize),
+        }
+        let schema = &command["schema"];
+        if let Some(subject) = schema["subject"].as_str() {
+            builder = match (number(schema, "version"), number(schema, "min_version")) {
+                (Some(version), _) => builder.with_schema_version(subject, version),
+                (None, Some(version)) => builder.with_schema_min_version(subject, version),
+                (None, None) => builder.with_schema_subject(subject),
+            };
         }
         let mut producer = builder.build().map_err(describe)?;
         producer.create().await.map_err(describe)?;
@@ -204,11 +216,17 @@ fn event_of(label: &str, tag: u64, message: &StreamMessage) -> Value {
         "payload": BASE64_STANDARD.encode(&message.payload),
         "attributes": message.attributes,
         "key": message.routing_key,
+        "schema_id": message.schema_id,
+        "schema_version": message.schema_version,
     })
 }
 
 fn text(command: &Value, field: &str) -> String {
     command[field].as_str().unwrap_or_default().to_string()
+}
+
+fn number(command: &Value, field: &str) -> Option<u32> {
+    command[field].as_u64().map(|number| number as u32)
 }
 
 fn retries(command: &Value) -> usize {

@@ -7,6 +7,7 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import danube.Danube.ConsumerRequest;
 import danube.Danube.DispatchStrategy;
+import danube.Danube.ProducerRequest;
 import danube.Danube.StreamMessage;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
@@ -17,6 +18,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.StringJoiner;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -31,11 +33,13 @@ public final class Agent {
     private static final Gson JSON = new Gson().newBuilder().serializeNulls().create();
 
     private final Client client;
+    private final SchemaCommands schemaCommands;
     private final Map<String, Producer> producers = new ConcurrentHashMap<>();
     private final Map<String, Receiver> receivers = new ConcurrentHashMap<>();
 
     private Agent(Client client) {
         this.client = client;
+        this.schemaCommands = new SchemaCommands(new Schemas(client));
     }
 
     public static void main(String[] arguments) throws IOException {
@@ -53,15 +57,14 @@ public final class Agent {
         JsonObject reply = new JsonObject();
         reply.add("id", command.get("id"));
         try {
-            perform(command);
-            reply.add("ok", new JsonObject());
+            reply.add("ok", perform(command));
         } catch (RuntimeException error) {
             reply.add("error", describe(error));
         }
         emit(reply);
     }
 
-    private void perform(JsonObject command) {
+    private JsonObject perform(JsonObject command) {
         String label = text(command, "label");
         switch (text(command, "do")) {
             case "producer" -> producers.put(label, createProducer(command));
@@ -78,16 +81,25 @@ public final class Agent {
                 from.consumer().ack(from.messages().get(command.get("tag").getAsInt()));
             }
             case "close_consumer" -> receivers.remove(label).consumer().close();
-            default -> throw new IllegalArgumentException("no such verb: " + text(command, "do"));
+            default -> {
+                return schemaCommands.perform(command);
+            }
         }
+        return new JsonObject();
     }
 
     private Producer createProducer(JsonObject command) {
         boolean reliable = command.get("reliable").getAsBoolean();
         DispatchStrategy strategy = reliable ? DispatchStrategy.Reliable : DispatchStrategy.NonReliable;
+        ProducerRequest.Builder request = ProducerRequest.newBuilder()
+                .setTopicName(text(command, "topic"))
+                .setProducerName(text(command, "name"))
+                .setDispatchStrategy(strategy);
+        if (command.has("schema")) {
+            request.setSchemaRef(SchemaCommands.reference(command.getAsJsonObject("schema")));
+        }
         int partitions = command.get("partitions").getAsInt();
-        int retries = command.get("retries").getAsInt();
-        return new Producer(client, text(command, "topic"), text(command, "name"), strategy, partitions, retries);
+        return new Producer(client, request.build(), partitions, command.get("retries").getAsInt());
     }
 
     private static void send(Producer producer, JsonObject message) {
@@ -154,14 +166,24 @@ public final class Agent {
         event.addProperty("payload", Base64.getEncoder().encodeToString(message.getPayload().toByteArray()));
         event.add("attributes", JSON.toJsonTree(message.getAttributesMap()));
         event.add("key", JsonNull.INSTANCE);
+        event.addProperty("schema_id", message.hasSchemaId() ? message.getSchemaId() : null);
+        event.addProperty("schema_version", message.hasSchemaVersion() ? message.getSchemaVersion() : null);
         return event;
     }
 
+    /** The gRPC status behind an error, also one the client has wrapped, and what all of them say. */
     private static JsonObject describe(RuntimeException error) {
+        Status status = null;
+        StringJoiner words = new StringJoiner(": ");
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            words.add(String.valueOf(cause.getMessage()));
+            if (status == null && cause instanceof StatusRuntimeException failed) {
+                status = failed.getStatus();
+            }
+        }
         JsonObject described = new JsonObject();
-        Status status = error instanceof StatusRuntimeException failed ? failed.getStatus() : null;
         described.addProperty("code", status == null ? "" : status.getCode().name());
-        described.addProperty("text", String.valueOf(error.getMessage()));
+        described.addProperty("text", words.toString());
         return described;
     }
 
@@ -171,7 +193,7 @@ public final class Agent {
         return line;
     }
 
-    private static String text(JsonObject object, String field) {
+    static String text(JsonObject object, String field) {
         return object.get(field) == null ? "" : object.get(field).getAsString();
     }
 

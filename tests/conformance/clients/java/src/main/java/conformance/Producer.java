@@ -1,7 +1,6 @@
 package conformance;
 
 import com.google.protobuf.ByteString;
-import danube.Danube.DispatchStrategy;
 import danube.Danube.HealthCheckRequest;
 import danube.Danube.MsgID;
 import danube.Danube.ProducerAccessMode;
@@ -22,7 +21,9 @@ final class Producer {
     private final List<TopicProducer> targets = new ArrayList<>();
     private final AtomicInteger next = new AtomicInteger();
 
-    Producer(Client client, String topic, String name, DispatchStrategy strategy, int partitions, int retriesMax) {
+    Producer(Client client, ProducerRequest wanted, int partitions, int retriesMax) {
+        String topic = wanted.getTopicName();
+        String name = wanted.getProducerName();
         this.retriesMax = Retry.limit(retriesMax);
         List<String> topics = new ArrayList<>(client.partitions(topic));
         if (topics.isEmpty()) {
@@ -33,7 +34,11 @@ final class Producer {
         }
         for (int i = 0; i < topics.size(); i++) {
             String targetName = topics.size() == 1 ? name : name + "-" + i;
-            TopicProducer target = new TopicProducer(client, topics.get(i), targetName, strategy);
+            TopicProducer target = new TopicProducer(client, wanted.toBuilder()
+                    .setTopicName(topics.get(i))
+                    .setProducerName(targetName)
+                    .setProducerAccessMode(ProducerAccessMode.Shared)
+                    .build());
             target.create();
             targets.add(target);
         }
@@ -68,27 +73,24 @@ final class Producer {
 
     private final class TopicProducer {
         private final Client client;
-        private final String topic;
-        private final String name;
-        private final DispatchStrategy strategy;
+        private final ProducerRequest request;
         private final AtomicLong requestId = new AtomicLong();
         private final AtomicBoolean running = new AtomicBoolean(true);
         private final AtomicBoolean closed = new AtomicBoolean();
         private Client.Address at;
         private ProducerServiceGrpc.ProducerServiceBlockingStub stub;
         private long id;
+        private Schemas.Stamp schema;
 
-        TopicProducer(Client client, String topic, String name, DispatchStrategy strategy) {
+        TopicProducer(Client client, ProducerRequest request) {
             this.client = client;
-            this.topic = topic;
-            this.name = name;
-            this.strategy = strategy;
+            this.request = request;
             this.at = client.serviceAddress();
         }
 
         synchronized void create() {
             for (int retries = 0; ; retries++) {
-                at = client.lookup(topic, at);
+                at = client.lookup(request.getTopicName(), at);
                 if (retries > 0) {
                     Retry.pause(retries);
                 }
@@ -105,14 +107,11 @@ final class Producer {
 
         private void tryCreate() {
             stub = ProducerServiceGrpc.newBlockingStub(client.channel(at));
-            id = stub.createProducer(ProducerRequest.newBuilder()
-                            .setRequestId(requestId.incrementAndGet())
-                            .setProducerName(name)
-                            .setTopicName(topic)
-                            .setProducerAccessMode(ProducerAccessMode.Shared)
-                            .setDispatchStrategy(strategy)
-                            .build())
+            id = stub.createProducer(request.toBuilder().setRequestId(requestId.incrementAndGet()).build())
                     .getProducerId();
+            if (request.hasSchemaRef()) {
+                schema = new Schemas(client).resolve(request.getSchemaRef());
+            }
             closed.set(false);
             client.startPings(at, HealthCheckRequest.ClientType.Producer, id, closed, running::get);
         }
@@ -121,14 +120,19 @@ final class Producer {
             if (closed.get() || id == 0) {
                 create();
             }
-            stub.sendMessage(StreamMessage.newBuilder()
+            MsgID.Builder from = MsgID.newBuilder()
+                    .setProducerId(id).setTopicName(request.getTopicName()).setBrokerAddr(at.brokerUrl());
+            StreamMessage.Builder message = StreamMessage.newBuilder()
                     .setRequestId(requestId.incrementAndGet())
-                    .setMsgId(MsgID.newBuilder().setProducerId(id).setTopicName(topic).setBrokerAddr(at.brokerUrl()))
+                    .setMsgId(from)
                     .setPayload(ByteString.copyFrom(payload))
                     .setPublishTime(System.currentTimeMillis())
-                    .setProducerName(name)
-                    .putAllAttributes(attributes)
-                    .build());
+                    .setProducerName(request.getProducerName())
+                    .putAllAttributes(attributes);
+            if (schema != null) {
+                message.setSchemaId(schema.id()).setSchemaVersion(schema.version());
+            }
+            stub.sendMessage(message.build());
         }
     }
 }
