@@ -299,3 +299,85 @@ class PeekedMessage(_message.Message):
     append_ms: int
     message: bytes
     def __init__(self, offset: _Optional[int] = ..., append_ms: _Optional[int] = ..., message: _Optional[bytes] = ...) -> None: ...
+
+class SchemaReference(_message.Message):
+    __slots__ = ("name", "subject", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    subject: str
+    version: int
+    def __init__(self, name: _Optional[str] = ..., subject: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class RegisterSchemaWithReferencesRequest(_message.Message):
+    __slots__ = ("subject", "schema_type", "schema_definition", "references", "description", "created_by", "tags")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    schema_type: str
+    schema_definition: bytes
+    references: _containers.RepeatedCompositeFieldContainer[SchemaReference]
+    description: str
+    created_by: str
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, subject: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_definition: _Optional[bytes] = ..., references: _Optional[_Iterable[_Union[SchemaReference, _Mapping]]] = ..., description: _Optional[str] = ..., created_by: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RegisterSchemaWithReferencesResponse(_message.Message):
+    __slots__ = ("schema_id", "version", "is_new_version", "fingerprint")
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    IS_NEW_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    schema_id: int
+    version: int
+    is_new_version: bool
+    fingerprint: str
+    def __init__(self, schema_id: _Optional[int] = ..., version: _Optional[int] = ..., is_new_version: _Optional[bool] = ..., fingerprint: _Optional[str] = ...) -> None: ...
+
+class CheckSchemaWithReferencesRequest(_message.Message):
+    __slots__ = ("subject", "schema_type", "schema_definition", "references", "compatibility_mode")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    COMPATIBILITY_MODE_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    schema_type: str
+    schema_definition: bytes
+    references: _containers.RepeatedCompositeFieldContainer[SchemaReference]
+    compatibility_mode: str
+    def __init__(self, subject: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_definition: _Optional[bytes] = ..., references: _Optional[_Iterable[_Union[SchemaReference, _Mapping]]] = ..., compatibility_mode: _Optional[str] = ...) -> None: ...
+
+class CheckSchemaWithReferencesResponse(_message.Message):
+    __slots__ = ("errors",)
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    errors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, errors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetSchemaReferencesRequest(_message.Message):
+    __slots__ = ("schema_id", "version")
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    schema_id: int
+    version: int
+    def __init__(self, schema_id: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class GetSchemaReferencesResponse(_message.Message):
+    __slots__ = ("schemas",)
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    schemas: _containers.RepeatedCompositeFieldContainer[ReferencedSchema]
+    def __init__(self, schemas: _Optional[_Iterable[_Union[ReferencedSchema, _Mapping]]] = ...) -> None: ...
+
+class ReferencedSchema(_message.Message):
+    __slots__ = ("reference", "definition")
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    reference: SchemaReference
+    definition: bytes
+    def __init__(self, reference: _Optional[_Union[SchemaReference, _Mapping]] = ..., definition: _Optional[bytes] = ...) -> None: ...

@@ -288,6 +288,10 @@ _OPERATORS: Final = _service(
         "ResetCursor": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
         "Purge": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
         "PeekMessages": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        # What refers to other subjects reads them, and keeps their versions from being deleted.
+        "RegisterSchemaWithReferences": _changes(Permission.MANAGE_SCHEMA, ResourceFrom.CLUSTER),
+        "CheckSchemaWithReferences": Rule(Permission.MANAGE_SCHEMA, ResourceFrom.CLUSTER),
+        "GetSchemaReferences": Rule(Permission.MANAGE_SCHEMA, ResourceFrom.CLUSTER),
     },
 )
 

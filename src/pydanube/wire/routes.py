@@ -19,6 +19,7 @@ from pydanube.wire.health_service import HealthService
 from pydanube.wire.history_service import HistoryService
 from pydanube.wire.producer_service import ProducerService
 from pydanube.wire.pydanube_admin_service import PydanubeAdminService
+from pydanube.wire.schema_references_service import SchemaReferencesService
 from pydanube.wire.schema_registry_service import SchemaRegistryService
 from pydanube.wire.security_admin_service import SecurityAdminService
 from pydanube.wire.storage_admin_service import StorageAdminService
@@ -35,6 +36,7 @@ class DataPlane:
     health: HealthService
     storage: StorageService
     schemas: SchemaRegistryService
+    references: SchemaReferencesService
     history: HistoryService
 
     @classmethod
@@ -46,6 +48,7 @@ class DataPlane:
             HealthService(broker),
             StorageService(storage),
             SchemaRegistryService(broker.schemas),
+            SchemaReferencesService(broker.schemas.registry),
             HistoryService(storage),
         )
 
@@ -63,7 +66,7 @@ class DataPlane:
             "/danube.StorageService/ListSegmentDescriptors": self.storage.list_segment_descriptors,
         } | {
             path: asynchronous(answer)
-            for service in (self.schemas, self.history)
+            for service in (self.schemas, self.references, self.history)
             for path, answer in service.methods().items()
         }
 
@@ -79,6 +82,7 @@ class AdminPlane:
     own: PydanubeAdminService
     storage: StorageAdminService
     schemas: SchemaRegistryService
+    references: SchemaReferencesService
     security: SecurityAdminService
 
     @classmethod
@@ -100,6 +104,7 @@ class AdminPlane:
             PydanubeAdminService(administration, clock),
             StorageAdminService(storage),
             SchemaRegistryService(schemas),
+            SchemaReferencesService(schemas.registry),
             SecurityAdminService(policies),
         )
 
@@ -112,6 +117,7 @@ class AdminPlane:
             self.own,
             self.storage,
             self.schemas,
+            self.references,
             self.security,
         )
         return {

@@ -71,6 +71,8 @@ pydanube.admin.v1.Admin            SetNamespacePolicies                         
 pydanube.admin.v1.Admin            SetTopicPolicies GetTopicPolicies TopicStats       ManageTopic      topic
 pydanube.admin.v1.Admin            DescribeSubscription ResetCursor Purge             ManageTopic      topic
 pydanube.admin.v1.Admin            PeekMessages                                       ManageTopic      topic
+pydanube.admin.v1.Admin            RegisterSchemaWithReferences GetSchemaReferences   ManageSchema     cluster
+pydanube.admin.v1.Admin            CheckSchemaWithReferences                          ManageSchema     cluster
 native                             lookup                                             Lookup           topic
 native                             open_producer publish                              Produce          topic
 native                             subscribe open_reader credit ack nack seek         Consume          topic
