@@ -1,0 +1,1 @@
+"""Pipelines from YAML: source, decode, steps, sink, tests."""
