@@ -164,7 +164,7 @@ async def test_a_message_that_names_no_schema_is_its_payload(url: str) -> None:
             await producer.send(b"lost", schema_id=99)
         plain, lost = await _receive(client, 2)
         assert await client.schemas.decode(plain) == b"plain"
-        for _ in range(2):  # a failure is not remembered
+        for _ in range(2):  # asked, then remembered for a moment
             with pytest.raises(Rejected, match="99"):
                 await client.schemas.decode(lost)
 

@@ -16,7 +16,7 @@ from pydanube.cli.tables import show_record
 from pydanube.kernel.errors import DanubeError
 
 if TYPE_CHECKING:
-    from pydanube.client.schemas import SchemaRef
+    from pydanube.client.schema_records import SchemaRef
 
 INTERVAL_MS_MIN: Final = 100
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -185,7 +185,7 @@ Send = Callable[[bytes], Awaitable[dict[str, int | None]]]
 
 async def _register(work: _Work) -> "SchemaRef":
     """Register --schema-file, and mean exactly the version it became."""
-    from pydanube.client.schemas import SchemaRef  # noqa: PLC0415
+    from pydanube.client.schema_records import SchemaRef  # noqa: PLC0415
 
     assert work.schema_file is not None, "that is why it is called"
     assert work.schema_type is not None, "checked with the options"
@@ -202,7 +202,7 @@ async def _register(work: _Work) -> "SchemaRef":
 
 
 def _reference(work: _Work) -> "SchemaRef | None":
-    from pydanube.client.schemas import SchemaRef  # noqa: PLC0415
+    from pydanube.client.schema_records import SchemaRef  # noqa: PLC0415
 
     if work.schema_subject is None:
         return None

@@ -14,7 +14,8 @@ from pydanube.client.position import Position
 from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader
 from pydanube.client.retries import Retries
-from pydanube.client.schemas import SchemaRef, Schemas
+from pydanube.client.schema_records import SchemaRef, SchemaReference
+from pydanube.client.schemas import Schemas
 from pydanube.client.tls import TLS
 from pydanube.kernel.errors import (
     Conflict,
@@ -49,6 +50,7 @@ __all__ = [
     "Retries",
     "Run",
     "SchemaRef",
+    "SchemaReference",
     "Schemas",
     "SubscriptionType",
     "Timeout",

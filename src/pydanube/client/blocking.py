@@ -368,6 +368,9 @@ class Consumer(_Opened):
     def batches(self) -> "Iterator[pa.RecordBatch]":
         return self._messages.batches()
 
+    def decode(self, message: Message) -> Any:
+        return self._loop.run(self._consumer.decode(message))
+
     def ack(self, delivered: Delivered, *, confirm: bool = False) -> None:
         """Tell the broker that messages are done with; with `confirm`, wait until it has heard."""
         if not isinstance(delivered, Message):
@@ -423,6 +426,9 @@ class Reader(_Opened):
 
     def receive(self, timeout: float | None = None) -> Message:
         return self._messages.receive(timeout, self.topic)
+
+    def decode(self, message: Message) -> Any:
+        return self._loop.run(self._reader.decode(message))
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
         return self._messages.batches()

@@ -1,20 +1,21 @@
 """The schema registry for programs without an event loop; see `schemas.py`, whose methods take the same arguments."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from pydanube.client.loop_thread import LoopThread
 from pydanube.client.message import Message
 from pydanube.client.schema_codec import Codec
-from pydanube.client.schemas import (
+from pydanube.client.schema_records import (
     AnySchema,
     Registered,
     Schema,
-    Schemas,
+    SchemaReference,
     SchemaVersion,
     Subject,
     TopicSchema,
 )
+from pydanube.client.schemas import Schemas
 
 Result = TypeVar("Result")
 
@@ -48,8 +49,9 @@ class BlockingSchemas:
         type: str,  # noqa: A002
         *,
         mode: str | None = None,
+        references: Iterable[SchemaReference] = (),
     ) -> list[str]:
-        return self._run(self._schemas.check(subject, definition, type, mode=mode))
+        return self._run(self._schemas.check(subject, definition, type, mode=mode, references=references))
 
     def set_mode(self, subject: str, mode: str) -> None:
         self._run(self._schemas.set_mode(subject, mode))
@@ -74,7 +76,7 @@ class BlockingSchemas:
     def codec(self, schema: AnySchema) -> Codec:
         return self._run(self._schemas.codec(schema))
 
-    def decode(self, message: Message) -> object:
+    def decode(self, message: Message) -> Any:
         return self._run(self._schemas.decode(message))
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:

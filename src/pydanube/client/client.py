@@ -15,7 +15,8 @@ from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader
 from pydanube.client.registry_channel import RegistryChannel
 from pydanube.client.retries import Retries
-from pydanube.client.schemas import AnySchema, SchemaRef, Schemas
+from pydanube.client.schema_records import AnySchema, SchemaRef
+from pydanube.client.schemas import Schemas
 from pydanube.client.tls import TLS, Token
 from pydanube.client.topic_producer import ProducerOptions
 from pydanube.client.unary_channel import UnaryChannel
@@ -69,7 +70,7 @@ class Client:
         context = (tls or TLS()).context() if seed.tls else None
         self._cluster = Cluster(seed, Dialling(timeout, token, context), retries or Retries())
         self._calls = UnaryChannel(seed, token=token, tls=tls, timeout=timeout)
-        self.schemas = Schemas(self._cluster, RegistryChannel(self._calls))
+        self.schemas = Schemas(RegistryChannel(self._cluster, self._calls))
         """The schema registry."""
         self.history = History(self._calls)
         """Where stored messages are."""
@@ -156,6 +157,7 @@ class Client:
         prefetch_messages: int = 10_000,
         prefetch_bytes: int = 8 * 1024 * 1024,
         unacked_max: int = 50_000,
+        schema: AnySchema | None = None,
     ) -> Consumer:
         """A consumer of a subscription, to be used with `async with`.
 
@@ -169,6 +171,8 @@ class Client:
             prefetch_messages: how many messages may wait here for the application to take them.
             prefetch_bytes: how many bytes.
             unacked_max: how many messages may be delivered and neither acked nor nacked.
+            schema: the version `decode` reads with, a subject or a SchemaRef, whatever messages were written with;
+                without one, each is read with its own.
         """
         return Consumer(
             self._cluster,
@@ -181,6 +185,7 @@ class Client:
             prefetch_messages=prefetch_messages,
             prefetch_bytes=prefetch_bytes,
             unacked_max=unacked_max,
+            decoder=partial(self.schemas.decoder, topic, schema),
         )
 
     def reader(
@@ -191,8 +196,12 @@ class Client:
         end: AnyPosition | None = None,
         prefetch_messages: int = 10_000,
         prefetch_bytes: int = 8 * 1024 * 1024,
+        schema: AnySchema | None = None,
     ) -> Reader:
-        """A reader of everything from `start` to before `end`, without a subscription; without `end` it goes on."""
+        """A reader of everything from `start` to before `end`, without a subscription; without `end` it goes on.
+
+        `schema` is the version `decode` reads with, as for a consumer.
+        """
         return Reader(
             self._cluster,
             topic,
@@ -200,6 +209,7 @@ class Client:
             end=end,
             prefetch_messages=prefetch_messages,
             prefetch_bytes=prefetch_bytes,
+            decoder=partial(self.schemas.decoder, topic, schema),
         )
 
     async def lookup(self, topic: str) -> Location:

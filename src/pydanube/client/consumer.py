@@ -2,9 +2,9 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Union
+from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
 from pydanube.client.ack_ranges import ranges_of
 from pydanube.client.cluster import Cluster
@@ -12,6 +12,7 @@ from pydanube.client.credit import Credit
 from pydanube.client.inbox import Inbox
 from pydanube.client.message import Message, origin_of
 from pydanube.client.position import AnyPosition, position_of
+from pydanube.client.schemas import Decode
 from pydanube.client.subscription import DELAY_MS_MAX, REASON_CHARACTERS_MAX, SubscribedTopic
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import check_name
@@ -42,6 +43,7 @@ class Consumer:
         prefetch_messages: int,
         prefetch_bytes: int,
         unacked_max: int,
+        decoder: Callable[[], Awaitable[Decode]],
     ) -> None:
         self.topic: Final = topic
         self.name: Final = check_name(name or f"consumer-{secrets.token_hex(6)}", what="consumer name")
@@ -57,6 +59,8 @@ class Consumer:
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
         self.inbox: Final = Inbox(topic)
+        self._make_decoder = decoder
+        self._decode: Decode | None = None
         self._feeds: dict[str, SubscribedTopic] = {}
         self._sent: asyncio.Future[None] | None = None
 
@@ -70,7 +74,13 @@ class Consumer:
         await self.close()
 
     async def open(self) -> None:
-        """Join the subscription, which is made if it does not exist."""
+        """Join the subscription, which is made if it does not exist.
+
+        Raises:
+            Rejected: the schema to read with does not exist.
+            Conflict: the topic follows another schema subject.
+        """
+        self._decode = await self._make_decoder()
         location = await self._cluster.with_retries(lambda: self._cluster.locate(self.topic))
         topics = location.partitions or (self.topic,)
         messages, size = (max(1, bound // len(topics)) for bound in self._prefetch)
@@ -116,6 +126,15 @@ class Consumer:
         """Messages as Arrow record batches, as they were published; metadata `topic` names the partition."""
         while (batch := await self.inbox.next_batch()) is not None:
             yield batch
+
+    async def decode(self, message: Message) -> Any:
+        """The value of a delivered message, as the consumer's schema has it, or without one the message's own.
+
+        Raises:
+            Rejected: this message cannot be read so; the text says why. Ack it or nack it like any other.
+        """
+        assert self._decode is not None, "a consumer that delivered something was opened"
+        return await self._decode(message)
 
     def ack(self, delivered: Delivered, *, confirm: bool = False) -> Awaitable[None]:
         """Tell the broker that messages are done with: a message, several, or a record batch.

@@ -1,9 +1,9 @@
 """Reading a topic, or all its partitions, from one position to another, without a subscription."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydanube.client.cluster import Cluster
 from pydanube.client.credit import Credit
@@ -11,6 +11,7 @@ from pydanube.client.feed import Opening, TopicFeed
 from pydanube.client.inbox import Inbox
 from pydanube.client.message import Message
 from pydanube.client.position import AnyPosition, Position, position_of
+from pydanube.client.schemas import Decode
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
@@ -90,6 +91,7 @@ class Reader:
         end: AnyPosition | None,
         prefetch_messages: int,
         prefetch_bytes: int,
+        decoder: Callable[[], Awaitable[Decode]],
     ) -> None:
         self.topic: Final = topic
         self._cluster = cluster
@@ -98,6 +100,8 @@ class Reader:
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
         self.inbox: Final = Inbox(topic)
+        self._make_decoder = decoder
+        self._decode: Decode | None = None
         self._feeds: list[ReadTopic] = []
         self._open_feeds = 0
 
@@ -111,6 +115,7 @@ class Reader:
         await self.close()
 
     async def open(self) -> None:
+        self._decode = await self._make_decoder()
         location = await self._cluster.with_retries(lambda: self._cluster.locate(self.topic))
         topics = location.partitions or (self.topic,)
         messages, size = (max(1, bound // len(topics)) for bound in self._prefetch)
@@ -153,6 +158,11 @@ class Reader:
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; Timeout if none came within `timeout` seconds, or none will come."""
         return await self.inbox.receive(timeout)
+
+    async def decode(self, message: Message) -> Any:
+        """The value of a message, as the reader's schema has it, or without one the message's own; see `Consumer.decode`."""
+        assert self._decode is not None, "a reader that delivered something was opened"
+        return await self._decode(message)
 
     async def batches(self) -> "AsyncIterator[pa.RecordBatch]":
         """Messages as Arrow record batches, as they were published."""

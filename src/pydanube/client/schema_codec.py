@@ -1,14 +1,23 @@
-"""Payloads as values and back, as a schema says."""
+"""Payloads as values and back, as a schema says; also as one version reads what another one wrote."""
 
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 
+if TYPE_CHECKING:
+    from pydanube.schemas.format import Incompatibility
+
 NUMBER_BYTES: Final = 8
+PROBLEMS_NAMED_MAX: Final = 3
+
+NO_REFERENCES: Final[Mapping[str, bytes]] = {}
+
+# Of these a reader may know nothing in a datum that does not use them: the datum decides, as Avro has it.
+_DECIDED_BY_DATUM: Final = frozenset({"enum_symbol_missing", "union_branch_missing"})
 
 
 class Codec(ABC):
@@ -26,20 +35,61 @@ class Codec(ABC):
     def decode(self, payload: bytes) -> Any:
         """The value of a payload; Rejected if it is none of this schema."""
 
+    def reading(self, writer: "Codec") -> Callable[[bytes], Any]:
+        """How to decode a payload that was written with `writer`, a version of the same subject, as this one has it.
 
-def codec_of(kind: str, definition: bytes, schema_id: int, version: int) -> Codec:
-    """The codec for a schema as it was registered."""
+        What is returned raises Rejected: SCHEMA_INCOMPATIBLE for every payload if this version cannot read what the
+        other one writes, PAYLOAD_INVALID for one that does not fit.
+        """
+        if writer.version == self.version:
+            return self.decode
+        if type(writer) is not type(self):
+            return self._unreadable(writer, "their types differ")
+        return self._reading(writer)
+
+    def _reading(self, writer: Any) -> Callable[[bytes], Any]:
+        """The same for another version of the same type: nothing of it is needed, unless a format says so."""
+        return self.decode
+
+    def _unreadable(self, writer: "Codec", why: str) -> Callable[[bytes], NoReturn]:
+        def refuse(payload: bytes) -> NoReturn:
+            raise Rejected(
+                f"the message was written with version {writer.version} of schema {self.schema_id}, which version "
+                f"{self.version} cannot read: {why}",
+                ErrorCode.SCHEMA_INCOMPATIBLE,
+            )
+
+        return refuse
+
+
+def codec_of(
+    kind: str,
+    definition: bytes,
+    schema_id: int,
+    version: int,
+    references: Mapping[str, bytes] = NO_REFERENCES,
+) -> Codec:
+    """The codec for a schema as it was registered.
+
+    `references` are the definitions it refers to by name, what one of them refers to before it.
+    """
     make = _CODECS.get(kind)
     if make is None:
         raise Rejected(
             f"schema {schema_id} is of type {kind!r}, which this client does not know: upgrade it",
             ErrorCode.SCHEMA_INVALID,
         )
-    return make(definition, schema_id, version)
+    return make(definition, schema_id, version, references)
 
 
 class _Bytes(Codec):
-    def __init__(self, definition: bytes, schema_id: int, version: int) -> None:
+    def __init__(
+        self,
+        definition: bytes,
+        schema_id: int,
+        version: int,
+        references: Mapping[str, bytes] = NO_REFERENCES,
+    ) -> None:
         super().__init__(schema_id, version)
 
     def encode(self, value: Any) -> bytes:
@@ -84,11 +134,19 @@ class _Number(_Bytes):
 class _Checked(_Bytes):
     """Formats whose payloads are checked by the same code the broker checks them with."""
 
-    def __init__(self, kind: str, definition: bytes, schema_id: int, version: int) -> None:
+    kind: str
+
+    def __init__(
+        self,
+        definition: bytes,
+        schema_id: int,
+        version: int,
+        references: Mapping[str, bytes] = NO_REFERENCES,
+    ) -> None:
         super().__init__(definition, schema_id, version)
         from pydanube.schemas.format import kind_of, parse_schema  # noqa: PLC0415 - with the first schema
 
-        self._schema = parse_schema(kind_of(kind), definition)
+        self._schema = parse_schema(kind_of(self.kind), definition, references=references)
 
     def _checked(self, payload: bytes) -> bytes:
         problem = self._schema.check_payload(payload)
@@ -99,10 +157,14 @@ class _Checked(_Bytes):
             )
         return payload
 
+    def _problems_reading(self, writer: "_Checked") -> "list[Incompatibility]":
+        return self._schema.problems_reading(writer._schema)
+
 
 class _Json(_Checked):
-    def __init__(self, definition: bytes, schema_id: int, version: int) -> None:
-        super().__init__("json_schema", definition, schema_id, version)
+    """One version reads what another wrote if the document fits it, whoever wrote it."""
+
+    kind = "json_schema"
 
     def encode(self, value: Any) -> bytes:
         try:
@@ -116,14 +178,25 @@ class _Json(_Checked):
 
 
 class _Avro(_Checked):
-    def __init__(self, definition: bytes, schema_id: int, version: int) -> None:
-        super().__init__("avro", definition, schema_id, version)
+    kind = "avro"
+
+    def __init__(
+        self,
+        definition: bytes,
+        schema_id: int,
+        version: int,
+        references: Mapping[str, bytes] = NO_REFERENCES,
+    ) -> None:
+        super().__init__(definition, schema_id, version, references)
         try:
             import fastavro  # noqa: PLC0415 - of one format
         except ImportError as error:
             raise Rejected("Avro needs the package fastavro: pip install 'pydanube[avro]'") from error
         self._avro = fastavro
-        self._parsed = fastavro.parse_schema(json.loads(definition))
+        named: dict[str, Any] = {}
+        for text in references.values():
+            fastavro.parse_schema(json.loads(text), named)
+        self._parsed = _with_names(fastavro.parse_schema(json.loads(definition), named), named)
 
     def encode(self, value: Any) -> bytes:
         payload = io.BytesIO()
@@ -135,17 +208,64 @@ class _Avro(_Checked):
 
     def decode(self, payload: bytes) -> Any:
         """One datum; of a container file, all of them in a list."""
-        data = io.BytesIO(self._checked(payload))
+        return self._resolved(self._checked(payload), self._parsed, None)
+
+    def _reading(self, writer: "_Avro") -> Callable[[bytes], Any]:
+        problems = self._problems_reading(writer)
+        if any(problem.rule not in _DECIDED_BY_DATUM for problem in problems):
+            return self._unreadable(writer, _told(problems))
+
+        def read(payload: bytes) -> Any:
+            try:
+                return self._resolved(writer._checked(payload), writer._parsed, self._parsed)
+            except Rejected:
+                raise
+            except Exception as error:  # the library raises whatever its inner loop meets
+                raise Rejected(
+                    f"the message was written with version {writer.version} of schema {self.schema_id} and cannot be "
+                    f"read with version {self.version}: {_told(problems) or repr(error)}",
+                    ErrorCode.PAYLOAD_INVALID,
+                ) from error
+
+        return read
+
+    def _resolved(self, payload: bytes, writer: Any, reader: Any) -> Any:
+        data = io.BytesIO(payload)
         if payload.startswith(b"Obj\x01"):
-            return list(self._avro.reader(data, self._parsed))
-        return self._avro.schemaless_reader(data, self._parsed, None)
+            # The container says itself what it was written with.
+            return list(self._avro.reader(data, reader or writer))
+        return self._avro.schemaless_reader(data, writer, reader)
+
+
+def _with_names(parsed: Any, named: dict[str, Any]) -> Any:
+    """Declarations instead of the names of references, which only declarations keep the meaning of."""
+    if isinstance(parsed, list):
+        return [_with_names(each, named) for each in parsed]
+    if isinstance(parsed, str) and parsed in named:
+        return {**named[parsed], "__fastavro_parsed": True, "__named_schemas": named}
+    return parsed
+
+
+def _told(problems: "list[Incompatibility]") -> str:
+    return "; ".join(
+        f"at '{problem.path}': {problem.text}" if problem.path else problem.text
+        for problem in problems[:PROBLEMS_NAMED_MAX]
+    )
 
 
 class _Protobuf(_Checked):
     """Values are messages; a mapping is taken as one in the JSON form of Protobuf."""
 
-    def __init__(self, definition: bytes, schema_id: int, version: int) -> None:
-        super().__init__("protobuf", definition, schema_id, version)
+    kind = "protobuf"
+
+    def __init__(
+        self,
+        definition: bytes,
+        schema_id: int,
+        version: int,
+        references: Mapping[str, bytes] = NO_REFERENCES,
+    ) -> None:
+        super().__init__(definition, schema_id, version, references)
         from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415 - of one format
 
         from pydanube.schemas.protobuf_schema import ProtobufSchema  # noqa: PLC0415
@@ -167,8 +287,13 @@ class _Protobuf(_Checked):
     def decode(self, payload: bytes) -> Any:
         return self._message.FromString(self._checked(payload))
 
+    def _reading(self, writer: "_Protobuf") -> Callable[[bytes], Any]:
+        # A field that changed its type may parse and be something else: the schemas decide, not the bytes.
+        problems = self._problems_reading(writer)
+        return self._unreadable(writer, _told(problems)) if problems else self.decode
 
-_CODECS: Final[dict[str, Callable[[bytes, int, int], Codec]]] = {
+
+_CODECS: Final[dict[str, Callable[[bytes, int, int, Mapping[str, bytes]], Codec]]] = {
     "bytes": _Bytes,
     "string": _String,
     "number": _Number,

@@ -11,106 +11,49 @@ async for message in consumer:
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message as ProtobufMessage
 
-from pydanube.client.cluster import Cluster
 from pydanube.client.message import Message
-from pydanube.client.registry_channel import RegistryChannel, Response
+from pydanube.client.pinned_schema import FIRST_VERSION, PinnedSchema
 from pydanube.client.schema_codec import Codec, codec_of
-from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.client.schema_codecs import SchemaCodecs
+from pydanube.client.schema_records import (
+    AnySchema,
+    Registered,
+    Schema,
+    SchemaRef,
+    SchemaReference,
+    SchemaVersion,
+    Subject,
+    TopicSchema,
+)
+from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
+from pydanube.protocol import pydanube_admin_pb2 as own_pb
 from pydanube.protocol import schema_registry_pb2 as pb
 
-CODECS_MAX: Final = 1_000
-"""Remembered at a time; a topic has a handful."""
+PUBLISHED: Final = "danube_schema.SchemaRegistry/"
+OWN: Final = "pydanube.admin.v1.Admin/"
+
+Response = TypeVar("Response", bound=ProtobufMessage)
+Decode = Callable[[Message], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRef:
-    """Which version of a subject a producer means: the latest, exactly `version`, or the latest if it is `at_least`."""
+class Registry(Protocol):
+    """The way to a broker's registry."""
 
-    subject: str
-    version: int | None = None
-    at_least: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.version is not None and self.at_least is not None:
-            raise Rejected("version and at_least exclude each other: pass one of them")
-
-
-AnySchema = str | SchemaRef
-"""A subject stands for its latest version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """Where a registered schema is found; not new if the subject had it before."""
-
-    schema_id: int
-    version: int
-    is_new_version: bool
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """One version of a subject; `definition` is the text as it was registered."""
-
-    schema_id: int
-    version: int
-    subject: str
-    type: str
-    definition: str
-    description: str
-    created_at: int
-    """Unix seconds."""
-    created_by: str
-    tags: tuple[str, ...]
-    fingerprint: str
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaVersion:
-    version: int
-    schema_id: int
-    created_at: int
-    created_by: str
-    description: str
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    subject: str
-    schema_id: int
-    type: str
-    latest_version: int
-    mode: str
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSchema:
-    """Which subject a topic follows, and how strictly: none, warn or enforce."""
-
-    subject: str | None
-    schema_id: int | None
-    policy: str
-    payloads: bool
-    """Whether payloads are checked, not only the names of schemas."""
+    async def call(self, method: str, request: ProtobufMessage, response: type[Response]) -> Response:
+        """One call; `method` is package.Service/Method."""
 
 
 class Schemas:
     """The registry of the cluster. Made by `Client.schemas`."""
 
-    def __init__(self, cluster: Cluster, channel: RegistryChannel) -> None:
-        self._cluster = cluster
-        self._channel = channel
-        self._codecs: dict[tuple[int, int], asyncio.Task[Codec]] = {}
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._codecs = SchemaCodecs(self._load_codec)
 
     async def register(
         self,
@@ -121,6 +64,7 @@ class Schemas:
         description: str = "",
         created_by: str = "pydanube",
         tags: Sequence[str] = (),
+        references: Iterable[SchemaReference] = (),
     ) -> Registered:
         """Make a schema the subject's next version, unless the subject has it already.
 
@@ -131,19 +75,29 @@ class Schemas:
             description: what this version is for.
             created_by: who made it.
             tags: any words.
+            references: versions of other subjects that the definition names.
 
         Raises:
             Rejected: it cannot be parsed, or would break readers the subject's mode protects; the text says how.
         """
-        request = pb.RegisterSchemaRequest(
-            subject=subject,
-            schema_type=type,
-            schema_definition=_bytes(definition),
-            description=description,
-            created_by=created_by,
-            tags=tags,
-        )
-        made = await self._call("RegisterSchema", request, pb.RegisterSchemaResponse)
+        given: dict[str, Any] = {
+            "subject": subject,
+            "schema_type": type,
+            "schema_definition": _bytes(definition),
+            "description": description,
+            "created_by": created_by,
+            "tags": tags,
+        }
+        made: pb.RegisterSchemaResponse | own_pb.RegisterSchemaWithReferencesResponse
+        if named := _references(references):
+            wide = own_pb.RegisterSchemaWithReferencesRequest(**given, references=named)
+            made = await self._registry.call(
+                OWN + "RegisterSchemaWithReferences", wide, own_pb.RegisterSchemaWithReferencesResponse
+            )
+        else:
+            request = pb.RegisterSchemaRequest(**given)
+            made = await self._call("RegisterSchema", request, pb.RegisterSchemaResponse)
+        self._codecs.expect_new()
         return Registered(made.schema_id, made.version, made.is_new_version, made.fingerprint)
 
     async def get(self, schema_id: int, version: int | None = None) -> Schema:
@@ -192,8 +146,21 @@ class Schemas:
         type: str,  # noqa: A002
         *,
         mode: str | None = None,
+        references: Iterable[SchemaReference] = (),
     ) -> list[str]:
         """What would keep a schema from being registered, by the subject's mode or another; empty if nothing would."""
+        if named := _references(references):
+            wide = own_pb.CheckSchemaWithReferencesRequest(
+                subject=subject,
+                schema_type=type,
+                schema_definition=_bytes(definition),
+                compatibility_mode=mode or "",
+                references=named,
+            )
+            answer = await self._registry.call(
+                OWN + "CheckSchemaWithReferences", wide, own_pb.CheckSchemaWithReferencesResponse
+            )
+            return list(answer.errors)
         request = pb.CheckCompatibilityRequest(
             subject=subject,
             new_schema_definition=_bytes(definition),
@@ -208,9 +175,12 @@ class Schemas:
         await self._call("SetCompatibilityMode", request, pb.SetCompatibilityModeResponse)
 
     async def delete_version(self, subject: str, version: int) -> None:
-        """Remove a version for good; one that is not there is no failure."""
+        """Remove a version for good; one that is not there is no failure, one that others refer to is a Conflict."""
         request = pb.DeleteSchemaVersionRequest(subject=subject, version=version)
-        await self._call("DeleteSchemaVersion", request, pb.DeleteSchemaVersionResponse)
+        try:
+            await self._call("DeleteSchemaVersion", request, pb.DeleteSchemaVersionResponse)
+        except Conflict as error:
+            raise Conflict(error.text, ErrorCode.SCHEMA_IN_USE) from error
 
     async def configure_topic(
         self, topic: str, subject: str, *, policy: str = "enforce", payloads: bool = True
@@ -248,9 +218,13 @@ class Schemas:
 
     async def codec(self, schema: AnySchema) -> Codec:
         """What turns values into payloads of a schema, and back."""
-        return await self._codec(*await self.resolve(schema))
+        return await self._codecs.get(*await self.resolve(schema))
 
-    async def decode(self, message: Message) -> object:
+    async def codec_by_id(self, schema_id: int, version: int | None = None) -> Codec:
+        """The same for the version a message names, the latest one without a number."""
+        return await self._codecs.get(schema_id, version)
+
+    async def decode(self, message: Message) -> Any:
         """The value of a delivered message, by the schema it names; its payload if it names none.
 
         Raises:
@@ -258,13 +232,46 @@ class Schemas:
         """
         if not message.schema_id:
             return message.payload
-        return (await self._codec(message.schema_id, message.schema_version or 1)).decode(message.payload)
+        codec = await self._codecs.get(message.schema_id, message.schema_version or FIRST_VERSION)
+        return codec.decode(message.payload)
+
+    async def pin(self, schema: AnySchema, *, topic: str | None = None) -> PinnedSchema:
+        """Read with one version from now on, whatever version messages of the subject were written with.
+
+        Args:
+            schema: the version, as for a producer; of a subject alone, the one that is the latest now.
+            topic: whose messages are to be read.
+
+        Raises:
+            Rejected: there is no such version (SCHEMA_UNKNOWN).
+            Conflict: the topic follows another subject (SUBJECT_CONFLICT).
+        """
+        found = await self._find(schema)
+        if topic is not None:
+            await self._check_followed(topic, found.subject)
+        return PinnedSchema(
+            self._codecs, await self._codecs.get(found.schema_id, found.version), found.subject
+        )
+
+    async def decoder(self, topic: str, schema: AnySchema | None) -> Decode:
+        """How messages of a topic become values: by a pinned schema, or without one each by its own."""
+        return self.decode if schema is None else (await self.pin(schema, topic=topic)).decode
 
     async def close(self) -> None:
-        for task in self._codecs.values():
-            task.cancel()
-        await asyncio.gather(*self._codecs.values(), return_exceptions=True)
-        self._codecs.clear()
+        await self._codecs.close()
+
+    async def _check_followed(self, topic: str, subject: str) -> None:
+        try:
+            followed = (await self.topic_config(topic)).subject
+        except DanubeError as error:
+            if error.code not in (ErrorCode.SCHEMA_UNKNOWN, ErrorCode.TOPIC_UNKNOWN):
+                raise
+            return  # who subscribes to it now makes it, and it follows none
+        if followed is not None and followed != subject:
+            raise Conflict(
+                f"{topic} follows schema subject {followed!r}, not {subject!r}: read it with a version of that one",
+                ErrorCode.SUBJECT_CONFLICT,
+            )
 
     async def _find(self, schema: AnySchema) -> Schema:
         reference = SchemaRef(schema) if isinstance(schema, str) else schema
@@ -279,53 +286,58 @@ class Schemas:
             return latest
         return await self.get(latest.schema_id, reference.version)
 
-    async def _codec(self, schema_id: int, version: int) -> Codec:
-        """Made once for all who ask; a version never changes."""
-        named = (schema_id, version)
-        task = self._codecs.get(named)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            if len(self._codecs) >= CODECS_MAX:
-                self._codecs.pop(next(iter(self._codecs)))
-            task = asyncio.create_task(self._load_codec(schema_id, version))
-            self._codecs[named] = task
-        return await asyncio.shield(task)
-
-    async def _load_codec(self, schema_id: int, version: int) -> Codec:
+    async def _load_codec(self, schema_id: int, version: int | None) -> Codec:
         schema = await self.get(schema_id, version)
+        references = await self._referenced(schema) if schema.references else {}
         # Protobuf definitions are compiled in a process: not while everything else waits.
         return await asyncio.to_thread(
-            codec_of, schema.type, schema.definition.encode(), schema_id, schema.version
+            codec_of, schema.type, schema.definition.encode(), schema_id, schema.version, references
         )
 
+    async def _referenced(self, schema: Schema) -> dict[str, bytes]:
+        request = own_pb.GetSchemaReferencesRequest(schema_id=schema.schema_id, version=schema.version)
+        answer = await self._registry.call(
+            OWN + "GetSchemaReferences", request, own_pb.GetSchemaReferencesResponse
+        )
+        return {each.reference.name: each.definition for each in answer.schemas}
+
     async def _call(self, method: str, request: ProtobufMessage, response: type[Response]) -> Response:
-        return await self._cluster.with_retries(lambda: self._channel.call(method, request, response))
+        return await self._registry.call(PUBLISHED + method, request, response)
 
 
 def _bytes(definition: str | bytes) -> bytes:
     return definition.encode() if isinstance(definition, str) else definition
 
 
+def _references(given: Iterable[SchemaReference]) -> list[own_pb.SchemaReference]:
+    return [
+        own_pb.SchemaReference(name=each.name, subject=each.subject, version=each.version) for each in given
+    ]
+
+
 def _schema(answer: pb.GetSchemaResponse) -> Schema:
+    definition, references = _opened(answer.schema_definition)
     return Schema(
         answer.schema_id,
         answer.version,
         answer.subject,
         answer.schema_type,
-        _definition(answer.schema_definition),
+        definition,
         answer.description,
         answer.created_at,
         answer.created_by,
         tuple(answer.tags),
         answer.fingerprint,
         answer.compatibility_mode,
+        references,
     )
 
 
-def _definition(envelope: bytes) -> str:
-    """The text as it was registered, out of the envelope the registry puts around it."""
+def _opened(envelope: bytes) -> tuple[str, tuple[SchemaReference, ...]]:
+    """The text as it was registered and what it refers to, out of the envelope the registry puts around it."""
     document = json.loads(envelope)
     if not isinstance(document, dict):
-        return ""
+        return "", ()
     fields = next(iter(document.values()))
     text: str = fields.get("raw_schema") or fields.get("raw_proto") or ""
-    return text
+    return text, tuple(SchemaReference(**each) for each in fields.get("references", ()))
