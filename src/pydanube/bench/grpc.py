@@ -19,9 +19,10 @@ class GrpcFace:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         scheme = "https" if plan.broker.tls else "http"
-        certificate = plan.ca.read_bytes() if plan.ca is not None else None
-        url = f"{scheme}://{plan.broker.host}:{plan.broker.port}"
-        self._client = Client(url, token=plan.token, ca_certificate=certificate)
+        url = f"{scheme}://{str(plan.broker).partition('://')[2]}"
+        files = (plan.ca, plan.cert, plan.cert_key)
+        ca, certificate, key = (None if file is None else file.read_bytes() for file in files)
+        self._client = Client(url, token=plan.token, ca_certificate=ca, certificate=certificate, key=key)
 
     async def __aenter__(self) -> "GrpcFace":
         return self

@@ -33,7 +33,7 @@ class NativeFace:
 
     async def __aenter__(self) -> "NativeFace":
         plan = self._plan
-        tls = TLS(ca=plan.ca) if plan.broker.tls else None
+        tls = TLS(ca=plan.ca, certificate=plan.cert, key=plan.cert_key) if plan.broker.tls else None
         connecting = connect(str(plan.broker), token=plan.token, tls=tls, retries=_RETRIES)
         self._client = await self._stack.enter_async_context(connecting)
         return self

@@ -19,7 +19,7 @@ COUNT_MAX: Final = 1_000_000_000
 VERIFIED_COUNT_MAX: Final = 200_000_000
 """Of messages read in one run: whether each came is remembered, a byte each."""
 PENDING_BYTES: Final = 16 * 1024 * 1024
-_SECRET: Final = ("token",)
+_SECRET: Final = ("token", "cert_key")
 
 Item = TypeVar("Item")
 
@@ -69,6 +69,8 @@ class Plan:
 
     broker: Address = Address("127.0.0.1", 6650, tls=False)  # noqa: RUF009 - frozen
     ca: Path | None = None
+    cert: Path | None = None
+    cert_key: Path | None = None
     protocol: Protocol = Protocol.NATIVE
     token: str | None = None
     reliable: bool = True

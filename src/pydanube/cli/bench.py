@@ -1,7 +1,7 @@
 """`danube bench`: measure a broker from this machine."""
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pydanube.bench.plan import PENDING_BYTES, STAMP_BYTES, Plan, Protocol, Read, Send
+from pydanube.cli.credentials import credential_options, given
 from pydanube.cli.failures import INTERRUPTED
+from pydanube.cli.tables import output_option, show_document
 from pydanube.client.address import Address
 from pydanube.kernel.errors import DanubeError, Rejected
 
@@ -58,18 +60,13 @@ _where: Final = _options(
         show_default=True,
         help="Whom to measure; danubes://host:port by TLS.",
     ),
-    click.option(
-        "--ca",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Certificate to trust, as PEM.",
-    ),
+    credential_options("DANUBE"),
     click.option(
         "--protocol",
         type=click.Choice([each.value for each in Protocol]),
         default="native",
         show_default=True,
     ),
-    click.option("--token", envvar="DANUBE_TOKEN", help="Token to connect with; also DANUBE_TOKEN."),
     _count("--connections", "Of each process at least one."),
     click.option(
         "--broker-pid", type=int, help="The broker's process, if it is here but not found by itself."
@@ -123,9 +120,7 @@ _report: Final = _options(
         metavar="SECONDS",
         help="Give up when nothing happened for this long.",
     ),
-    click.option(
-        "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-    ),
+    output_option,
     click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a .png or .svg too."),
 )
 
@@ -275,7 +270,21 @@ def _plan(command: str, options: dict[str, Any]) -> Plan:
         # At a rate, a second is warm enough.
         options["warmup"] = min(options["count"] // 10, WARMUP_MAX, int(options.get("rate") or WARMUP_MAX))
     send = Send(options.pop("send", "nowait"))
-    return Plan(protocol=protocol, read=Read(read), send=send, run=token_hex(4), **options)
+    shown, broker = given(), options.pop("broker")
+    if shown.wants_tls:
+        broker = replace(broker, tls=True)
+    return Plan(
+        broker=broker,
+        protocol=protocol,
+        read=Read(read),
+        send=send,
+        run=token_hex(4),
+        token=shown.token,
+        ca=shown.ca,
+        cert=shown.cert,
+        cert_key=shown.cert_key,
+        **options,
+    )
 
 
 def _check(command: str, plan: Plan) -> None:
@@ -297,15 +306,10 @@ def _check(command: str, plan: Plan) -> None:
 
 def _show(report: "Report", output: str) -> None:
     """On stdout: a table for people, one document for programs."""
-    match output:
-        case "json":
-            click.echo(json.dumps(report.fields(), indent=2))
-        case "yaml":
-            import yaml  # noqa: PLC0415
-
-            click.echo(yaml.safe_dump(report.fields(), sort_keys=False, allow_unicode=True), nl=False)
-        case _:
-            _show_table(report)
+    if output == "table":
+        _show_table(report)
+    else:
+        show_document(report.fields(), output)
 
 
 def _show_table(report: "Report") -> None:

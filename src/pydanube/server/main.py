@@ -50,7 +50,8 @@ def _print_next_steps(config: ServerConfig) -> None:
     """Tell whoever started it by hand what to try; the log on stderr is for everybody else."""
     url, metrics = config.listeners.connect_url, config.listeners.prometheus
     program = sys.argv[0] if Path(sys.argv[0]).name == "danube" else "danube"
-    look = f"\n    curl http://{metrics}/metrics" if metrics else ""
+    is_open = config.settings.auth.mode == "none"
+    look = f"\n    curl http://{metrics}/metrics" if metrics and is_open else ""
     print(
         f"""
   Danube is ready at {url}, its data is in {config.data_dir}

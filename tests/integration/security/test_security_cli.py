@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_harness.running_broker import RunningBroker
+import yaml
+from broker_harness.running_broker import RunningBroker, StartBroker
 from click.testing import CliRunner, Result
 
 from pydanube.cli.main import main
@@ -34,6 +38,24 @@ def as_admin(danube: Danube, secured: RunningBroker, realm: Any) -> Danube:
     async def run(*arguments: str) -> Result:
         where = ("--admin-addr", secured.admin_address, "--ca", str(files.ca))
         return await danube(*arguments, *where, "--token", f"@{files.admin_token}")
+
+    return run
+
+
+@pytest.fixture
+def alone() -> Danube:
+    """Run the command in a process of its own: what the test's broker logs does not get into its stdout."""
+
+    async def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from pydanube.cli.main import main; main()", *arguments),
+            env=os.environ | (env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+        assert process.returncode is not None
+        return Result(CliRunner(), stdout, stderr, stdout + stderr, None, process.returncode, None)
 
     return run
 
@@ -123,3 +145,62 @@ async def test_quickstart_makes_what_a_broker_starts_with(danube: Danube, tmp_pa
     assert (checked.exit_code, "warning" in checked.output) == (0, False), checked.output
     again = await danube("security", "quickstart", str(tmp_path / "made"))
     assert (again.exit_code, "exists already" in again.output) == (1, True)
+
+
+@pytest.mark.parametrize("protocol", ["native", "grpc"])
+@pytest.mark.parametrize("mode", ["tls", "mtls"])
+async def test_a_secured_broker_is_measured_like_any_other(
+    alone: Danube, start_broker: StartBroker, realm: Any, mode: str, protocol: str
+) -> None:
+    broker = await start_broker(auth=realm.auth(mode))
+    files = realm.files
+    identity = {
+        "tls": ("--token", f"@{files.admin_token}"),
+        "mtls": ("--cert", str(files.client), "--cert-key", str(files.client_key)),
+    }
+    run = ("bench", "publish", "--broker", broker.address, "--ca", str(files.ca), "--protocol", protocol)
+    run += ("--count", "20", "--output", "json")
+    measured = await alone(*run, *identity[mode])
+    assert measured.exit_code == 0, measured.output
+    document = json.loads(measured.stdout)
+    assert document["messages"] == 20
+    assert files.admin_token.read_text().strip() not in measured.output
+    assert (await alone(*run)).exit_code == 1
+
+
+async def test_a_schema_is_registered_by_whom_the_messages_are_from(
+    alone: Danube, secured: RunningBroker, realm: Any, tmp_path: Path
+) -> None:
+    schema = tmp_path / "order.json"
+    schema.write_text('{"type": "object"}')
+    where = ("-s", f"danubes://{secured.address}", "-t", TOPIC)
+    env = {"DANUBE_TOKEN": realm.token("admin"), "DANUBE_CA": str(realm.files.ca)}
+    by_schema = ("--schema-file", str(schema), "--schema-type", "json_schema", "--reliable")
+    for protocol in ("native", "grpc"):
+        sent = await alone(
+            "produce", *where, *by_schema, "-m", "{}", "--protocol", protocol, "-o", "yaml", env=env
+        )
+        assert sent.exit_code == 0, sent.output
+        [message, summary] = yaml.safe_load_all(sent.stdout)
+        assert (message["status"], summary) == ("ok", {"success": 1, "errors": 0})
+
+
+@pytest.mark.parametrize("command", ["tail", "peek", "consume"])
+async def test_messages_are_a_stream_of_documents(alone: Danube, broker: RunningBroker, command: str) -> None:
+    url = f"danube://{broker.address}"
+    sent = await alone(
+        "produce", "-s", url, "-t", TOPIC, "-m", "a: ---\n", "-c", "2", "-i", "100", "--reliable"
+    )
+    assert sent.exit_code == 0, sent.output
+    arguments = {
+        "tail": (TOPIC, "-s", url, "--from", "earliest", "-c", "2"),
+        "peek": (TOPIC, "--admin-addr", broker.admin_address),
+        "consume": ("-s", url, "-t", TOPIC, "-m", "s", "--start", "earliest", "-c", "2"),
+    }[command]
+    as_json = await alone(command, *arguments, "--output", "json")
+    if command == "consume":
+        arguments = (*arguments[:5], "t", *arguments[6:])
+    as_yaml = await alone(command, *arguments, "--output", "yaml")
+    messages = list(yaml.safe_load_all(as_yaml.stdout))
+    assert [(each["offset"], each["payload"]) for each in messages] == [(0, "a: ---\n"), (1, "a: ---\n")]
+    assert messages == [json.loads(line) for line in as_json.stdout.splitlines()]

@@ -50,13 +50,3 @@ def test_examples_of_the_guide_are_commands(words: list[str]) -> None:
 
 def test_the_guide_has_examples_to_check() -> None:
     assert len(documented_commands()) > 20
-
-
-def test_every_administrative_command_takes_an_address_and_an_output() -> None:
-    groups = ("topics", "subscriptions", "namespaces", "brokers", "cluster", "schemas", "segments")
-    for name in groups:
-        group = main.get_command(click.Context(main), name)
-        assert isinstance(group, click.Group)
-        for command in group.commands.values():
-            options = {option for each in command.params for option in each.opts}
-            assert {"--admin-addr", "--output"} <= options, (name, command.name)
