@@ -32,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(
         SparkSettings(
             master="local[2]",
+            libraries=("iceberg", "delta"),
             config={
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.warehouse.dir": str(warehouse),
