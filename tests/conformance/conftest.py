@@ -20,6 +20,7 @@ pytest.register_assert_rewrite("client_harness")
 from client_harness.agent import Agent  # noqa: E402
 from client_harness.broker_process import BrokerProcess  # noqa: E402
 from client_harness.programs import PROGRAMS, BuildError, ClientProgram  # noqa: E402
+from client_harness.schemas import Schemas  # noqa: E402
 
 SELECTION = "DANUBE_CONFORMANCE_CLIENTS"
 
@@ -115,6 +116,12 @@ def agent(
         assert not isinstance(command, BuildError)
         shared_agent_slot.append(Agent(client.name, command, shared_broker.url))
     return shared_agent_slot[-1]
+
+
+@pytest.fixture
+def schemas(agent: Agent) -> Schemas:
+    """The schema registry as the client under test sees it."""
+    return Schemas(agent)
 
 
 # --- selection, builds and the summary

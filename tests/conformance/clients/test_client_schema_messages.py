@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_harness.agent import Agent, ClientError, RemoteProducer, settle
+from client_harness.agent import Agent, ClientError, RemoteProducer, publish_until_received, settle
 from client_harness.broker_process import BrokerProcess
 from client_harness.programs import ClientProgram
 from client_harness.schemas import PERSON, WIDER, Schemas
@@ -14,11 +14,15 @@ from client_harness.schemas import PERSON, WIDER, Schemas
 AVRO = '{"type": "record", "name": "Person", "fields": [{"name": "name", "type": "string"}]}'
 PROTO = 'syntax = "proto3"; message Person { string name = 1; }'
 ADA = '{"name": "Ada"}'
-
-
-@pytest.fixture
-def schemas(agent: Agent) -> Schemas:
-    return Schemas(agent)
+# What the published broker takes as an Avro payload: a whole file, with its schema, of one record.
+AVRO_FILE = (
+    b"Obj\x01\x02\x16avro.schema\xa8\x01"
+    + AVRO.encode()
+    + b"\x00"
+    + bytes(16)
+    + b"\x02\x08\x06Ada"
+    + bytes(16)
+)
 
 
 @pytest.fixture
@@ -47,6 +51,17 @@ def test_a_producer_of_an_unknown_subject_is_refused(agent: Agent, topic: str, s
     with pytest.raises(ClientError, match=f"{subject}.*not found") as refused:
         agent.producer(topic, schema={"subject": subject})
     assert refused.value.code in {"FAILED_PRECONDITION", "NOT_FOUND"}
+
+
+def test_a_refused_producer_makes_no_topic(agent: Agent, schemas: Schemas, topic: str, subject: str) -> None:
+    with pytest.raises(ClientError, match=f"{subject}.*not found"):
+        agent.producer(topic, schema={"subject": subject})
+    with pytest.raises(ClientError, match=topic) as refused:
+        schemas.of_topic(topic)
+    assert refused.value.code == "NOT_FOUND"
+    schemas.register(subject)
+    agent.producer(topic, schema={"subject": subject})
+    assert schemas.of_topic(topic)["subject"] == subject
 
 
 def test_the_first_producer_binds_the_topic(agent: Agent, schemas: Schemas, topic: str, subject: str) -> None:
@@ -137,11 +152,12 @@ def test_every_partition_follows_the_schema(agent: Agent, schemas: Schemas, topi
         ("json_schema", PERSON, ADA.encode(), b'{"name": 5}'),
         ("json_schema", PERSON, ADA.encode(), b"no JSON"),
         ("avro", AVRO, b"\x06Ada", b"\x06Ad"),
+        ("avro", AVRO, AVRO_FILE, AVRO_FILE[:-1]),
         ("protobuf", PROTO, b"\x0a\x03Ada", b"\x0a\x09Ada"),
         ("string", "text", "größer".encode(), b"\xff\xfe"),
         ("number", "double", struct.pack("<d", 1.5), b"1.5"),
     ],
-    ids=["json type", "json syntax", "avro", "protobuf", "string", "number"],
+    ids=["json type", "json syntax", "avro", "avro file", "protobuf", "string", "number"],
 )
 def test_what_does_not_fit_an_enforced_schema_is_kept_out(  # noqa: PLR0917
     client: ClientProgram,
@@ -200,6 +216,21 @@ def test_an_enforced_topic_takes_only_its_own_subject(  # noqa: PLR0917
     _send_refused(client, stranger, ADA, subject)
     member.send(ADA)
     assert consumer.next().producer_name == "member"
+    consumer.assert_silent()
+
+
+def test_a_topic_without_a_log_enforces_as_well(  # noqa: PLR0917
+    client: ClientProgram, publisher: Agent, agent: Agent, schemas: Schemas, topic: str, subject: str
+) -> None:
+    schemas.register(subject)
+    producer = agent.producer(topic, name="good", reliable=False, schema={"subject": subject})
+    schemas.configure(topic, subject, "enforce", payloads=True)
+    consumer = agent.consumer(topic, auto_ack=True)
+    publish_until_received(producer, consumer, ADA, within=10)
+    bad = publisher.producer(topic, name="bad", reliable=False, schema={"subject": subject})
+    _send_refused(client, bad, "no JSON", subject)
+    producer.send('{"name": "Grace"}')
+    assert {message.text for message in consumer.until('{"name": "Grace"}')} <= {ADA, '{"name": "Grace"}'}
     consumer.assert_silent()
 
 

@@ -1,6 +1,7 @@
 """The schema registry as each client uses it: versions of a subject, and which change is taken."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from client_harness.agent import Agent, ClientError
@@ -12,11 +13,6 @@ PROTO = 'syntax = "proto3"; message Person { string name = 1; }'
 PROTO_CHANGED = PROTO.replace("string", "int32")
 FORMATS = ("json_schema", "avro", "protobuf")
 FREER = PERSON.replace('["name"]', "[]")
-
-
-@pytest.fixture
-def schemas(agent: Agent) -> Schemas:
-    return Schemas(agent)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +66,30 @@ def test_what_is_registered_already_is_no_new_version(schemas: Schemas, subject:
     for again in (PERSON, PERSON.replace(" ", ""), json.dumps(json.loads(PERSON), indent=2)):
         assert schemas.register(subject, again) == schema_id
     assert schemas.versions(subject) == [1, 2]
+
+
+def test_registrations_at_once_get_a_version_each(agent: Agent, schemas: Schemas, subject: str) -> None:
+    definitions = [json.dumps({"properties": {f"p{n}": {"type": "string"}}}) for n in range(6)]
+    under_way = [
+        agent.begin("register_schema", subject=subject, type="json_schema", definition=definition)
+        for definition in definitions * 2
+    ]
+    (schema_id,) = {registration.wait()["schema_id"] for registration in under_way}
+    assert schemas.versions(subject) == [1, 2, 3, 4, 5, 6]
+    found = [json.loads(schemas.by_id(schema_id, version)["schema_definition"]) for version in range(1, 7)]
+    assert {each["JsonSchema"]["raw_schema"] for each in found} == set(definitions)
+
+
+def test_without_the_latest_version_the_one_before_is_the_latest(schemas: Schemas, subject: str) -> None:
+    schema_id = schemas.register(subject)
+    first = schemas.latest(subject)
+    schemas.register(subject, WIDER)
+    schemas.delete(subject, 2)
+    assert schemas.latest(subject) == schemas.by_id(schema_id) == first
+    schemas.delete(subject, 1)
+    with pytest.raises(ClientError, match=subject) as refused:
+        schemas.latest(subject)
+    assert refused.value.code == "NOT_FOUND"
 
 
 def test_a_deleted_version_is_gone_and_its_number_not_used_again(schemas: Schemas, subject: str) -> None:
@@ -156,15 +176,16 @@ def test_a_schema_nobody_can_read_is_refused(
 
 
 def test_an_unknown_subject_is_named(schemas: Schemas, subject: str) -> None:
-    asked = {
-        "NOT_FOUND": [lambda: schemas.latest(subject), lambda: schemas.versions(subject)],
-        "INTERNAL": [lambda: schemas.problems(subject, PERSON), lambda: schemas.set_mode(subject, "full")],
-    }
-    for code, questions in asked.items():
-        for ask in questions:
-            with pytest.raises(ClientError, match=f"{subject}.*not found") as refused:
-                ask()
-            assert refused.value.code == code
+    asked: list[tuple[str, Callable[[], object]]] = [
+        ("NOT_FOUND", lambda: schemas.latest(subject)),
+        ("NOT_FOUND", lambda: schemas.versions(subject)),
+        ("INTERNAL", lambda: schemas.problems(subject, PERSON)),
+        ("INTERNAL", lambda: schemas.set_mode(subject, "full")),
+    ]
+    for code, ask in asked:
+        with pytest.raises(ClientError, match=f"{subject}.*not found") as refused:
+            ask()
+        assert refused.value.code == code
 
 
 def test_an_unknown_id_or_version_is_not_found(schemas: Schemas, subject: str) -> None:
