@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from pydanube.cli.messages import (
     printable,
     shown_payload,
 )
-from pydanube.cli.payload_decoding import PayloadDecoder, registry_at
+from pydanube.cli.payload_decoding import payload_decoder, schema_version_option, schemas_at
 from pydanube.cli.positions import Start
 from pydanube.cli.tables import show_record
 from pydanube.client.position import Position
@@ -65,6 +65,7 @@ _TYPES: Final = {
     help="Stop when none came for this long.",
 )
 @click.option("--raw", is_flag=True, help="Do not decode payloads by their schema.")
+@schema_version_option
 @messages_output_option
 def consume(*, count: int | None, timeout: float | None, output: str, **options: Any) -> None:
     """Receive messages, print and acknowledge them, until Ctrl-C.
@@ -100,6 +101,7 @@ class _Joining:
     sub_type: SubscriptionType
     start: Position
     raw: bool
+    schema_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,12 @@ Receive = Callable[[], Awaitable[_Received]]
 
 async def _consume(joining: _Joining, view: "_View", *, count: int | None, timeout: float | None) -> None:
     opening = _native(joining) if joining.protocol == "native" else _grpc(joining)
-    async with opening as receive, registry_at(joining.service_addr) as registry:
-        decoder = None if joining.raw else PayloadDecoder(registry)
+    async with schemas_at(joining.service_addr) as schemas, AsyncExitStack() as joined:
+        # A version that cannot be read with shows before a subscription is made.
+        decoder = await payload_decoder(
+            schemas, joining.topic, raw=joining.raw, schema_version=joining.schema_version
+        )
+        receive = await joined.enter_async_context(opening)
         view.say(
             f"Consumer {joining.consumer} subscribed to {joining.topic} as {joining.subscription}", fg="green"
         )
@@ -185,6 +191,7 @@ async def _grpc(joining: _Joining) -> AsyncIterator[Receive]:
                     attributes=message.attributes,
                     key=message.routing_key,
                     schema_id=message.schema_id,
+                    schema_version=message.schema_version,
                 )
                 return _Received(shown, lambda: consumer.ack(message))
 

@@ -1,65 +1,85 @@
-"""Payloads as their schemas say: the registry is asked once for each schema that messages name."""
+"""Payloads as their schemas say, or as one version says that is asked for."""
 
-import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from pydanube.cli.admin_connection import AdminConnection
 from pydanube.cli.credentials import open_client
 from pydanube.cli.messages import ShownMessage
-from pydanube.client.schema_codec import Codec, codec_of
-from pydanube.kernel.errors import DanubeError
-from pydanube.protocol import schema_registry_pb2 as pb
+from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected
+
+if TYPE_CHECKING:
+    from pydanube.client.pinned_schema import PinnedSchema
+    from pydanube.client.schema_codec import Codec
+    from pydanube.client.schemas import Schemas
 
 SCHEMAS_MAX: Final = 1000
 """Remembered at a time; a topic has a handful."""
 
-Registry = Callable[[int, int | None], Awaitable[tuple[str, bytes]]]
-"""Type and definition of a schema, by its id and version; without a version, of the latest."""
-
-
-def registry_of(admin: AdminConnection) -> Registry:
-    """The registry behind an admin port."""
-
-    async def find(schema_id: int, version: int | None) -> tuple[str, bytes]:
-        request = pb.GetSchemaRequest(schema_id=schema_id, version=version)
-        found = await admin.call("danube_schema.SchemaRegistry/GetSchema", request, pb.GetSchemaResponse)
-        return found.schema_type, _definition(found.schema_definition)
-
-    return find
+schema_version_option: Final = click.option(
+    "--schema-version",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Read all messages with version N of the topic's schema, whatever version they were written with.",
+)
 
 
 @asynccontextmanager
-async def registry_at(service_addr: str) -> AsyncIterator[Registry]:
-    """The registry behind a client port; nothing is dialled before a message names a schema."""
+async def schemas_at(service_addr: str) -> "AsyncIterator[Schemas]":
+    """The registry behind a client port; nothing is dialled before it is asked something."""
     client = open_client(service_addr)
-
-    async def find(schema_id: int, version: int | None) -> tuple[str, bytes]:
-        found = await client.schemas.get(schema_id, version)
-        return found.type, found.definition.encode()
-
     try:
-        yield find
+        yield client.schemas
     finally:
         await client.close()
 
 
-class PayloadDecoder:
-    """Adds to messages what their payloads say. What cannot be decoded stays as it is, said once for each schema."""
+async def payload_decoder(
+    schemas: "Schemas", topic: str, *, raw: bool, schema_version: int | None
+) -> "PayloadDecoder | None":
+    """What `--raw` and `--schema-version` ask for; None to leave payloads as they are.
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    Raises:
+        Rejected: the topic follows no subject, or that has no such version.
+    """
+    if raw and schema_version is not None:
+        raise click.UsageError("--raw and --schema-version exclude each other")
+    if raw:
+        return None
+    if schema_version is None:
+        return PayloadDecoder(schemas)
+    from pydanube.client.schema_records import SchemaRef  # noqa: PLC0415 - slow to load
+
+    subject = (await schemas.topic_config(topic)).subject
+    if subject is None:
+        raise Rejected(
+            f"{topic} follows no schema subject, so there is no version to read it with: give it one by "
+            "`danube topics configure-schema`, or leave out --schema-version",
+            ErrorCode.SUBJECT_UNKNOWN,
+        )
+    return PayloadDecoder(schemas, await schemas.pin(SchemaRef(subject, version=schema_version)))
+
+
+class PayloadDecoder:
+    """Adds to messages what their payloads say. What cannot be decoded stays as it is: with a pinned version this is
+    said of every message, else once for each schema.
+    """
+
+    def __init__(self, schemas: "Schemas", pinned: "PinnedSchema | None" = None) -> None:
+        self._schemas = schemas
+        self._pinned = pinned
         self._codecs: dict[tuple[int, int | None], Codec | None] = {}
         self._complained: set[tuple[int, int | None]] = set()
 
     async def decode(self, message: ShownMessage) -> ShownMessage:
+        if self._pinned is not None:
+            return await self._read(self._pinned, message)
         if message.schema_id is None:
             return message
         named = (message.schema_id, message.schema_version)
@@ -73,35 +93,35 @@ class PayloadDecoder:
         try:
             value = codec.decode(message.payload)
         except DanubeError as error:
-            self._complain(named, f"offset {message.offset}: {error.text}")
+            self._complain_once(named, f"offset {message.offset}: {error.text}")
             return message
         return dataclasses.replace(message, decoded=_as_json(value))
 
-    async def _load(self, named: tuple[int, int | None]) -> Codec | None:
-        schema_id, version = named
+    async def _read(self, pinned: "PinnedSchema", message: ShownMessage) -> ShownMessage:
         try:
-            kind, definition = await self._registry(schema_id, version)
-            return await asyncio.to_thread(codec_of, kind, definition, schema_id, version or 0)
+            value = await pinned.read(message.schema_id, message.schema_version, message.payload)
         except DanubeError as error:
-            self._complain(
-                named, f"schema {schema_id} cannot be had, payloads are shown as they are: {error.text}"
+            _complain(f"offset {message.offset} is shown as it is: {error.text}")
+            return message
+        return dataclasses.replace(message, decoded=_as_json(value))
+
+    async def _load(self, named: tuple[int, int | None]) -> "Codec | None":
+        try:
+            return await self._schemas.codec_by_id(*named)
+        except DanubeError as error:
+            self._complain_once(
+                named, f"schema {named[0]} cannot be had, payloads are shown as they are: {error.text}"
             )
             return None
 
-    def _complain(self, named: tuple[int, int | None], text: str) -> None:
+    def _complain_once(self, named: tuple[int, int | None], text: str) -> None:
         if named not in self._complained:
             self._complained.add(named)
-            click.secho(text, fg="yellow", err=True)
+            _complain(text)
 
 
-def _definition(envelope: bytes) -> bytes:
-    """The text as it was registered, out of the envelope the registry puts around it."""
-    document = json.loads(envelope)
-    if not isinstance(document, dict):
-        return b""
-    fields = next(iter(document.values()))
-    text: str = fields.get("raw_schema") or fields.get("raw_proto") or ""
-    return text.encode()
+def _complain(text: str) -> None:
+    click.secho(text, fg="yellow", err=True)
 
 
 def _as_json(value: Any) -> Any:

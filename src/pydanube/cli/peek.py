@@ -10,7 +10,7 @@ from pydanube.cli.completion import complete_subscriptions
 from pydanube.cli.figures import topic_figures
 from pydanube.cli.message_filter import MessageFilter, filter_options
 from pydanube.cli.messages import ShownMessage, messages_output_option, show_message
-from pydanube.cli.payload_decoding import PayloadDecoder, registry_of
+from pydanube.cli.payload_decoding import payload_decoder, schema_version_option
 from pydanube.cli.positions import Start, admin_position
 from pydanube.cli.topic_argument import topic_argument
 from pydanube.client.position import Position
@@ -40,6 +40,7 @@ PAGE_MESSAGES: Final = 100
     "-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="Messages to show."
 )
 @click.option("--raw", is_flag=True, help="Do not decode payloads by their schema.")
+@schema_version_option
 @filter_options
 @admin_options
 @messages_output_option
@@ -51,6 +52,7 @@ def peek(
     subscription: str | None,
     count: int,
     raw: bool,
+    schema_version: int | None,
     wanted: MessageFilter,
     admin_port: AdminPort,
     output: str,
@@ -59,10 +61,12 @@ def peek(
     if sum(each is not None for each in (start, last, subscription)) > 1:
         raise click.UsageError("--from, --last and --subscription exclude each other")
 
+    from pydanube.client.schemas import Schemas  # noqa: PLC0415 - slow to load
+
     async def work() -> int:
         shown = 0
         async with admin_port.connect() as admin:
-            decoder = None if raw else PayloadDecoder(registry_of(admin))
+            decoder = await payload_decoder(Schemas(admin), topic, raw=raw, schema_version=schema_version)
             request = pb.PeekMessagesRequest(topic=topic, limit=PAGE_MESSAGES)
             if subscription is not None:
                 request.subscription = subscription

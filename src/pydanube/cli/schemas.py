@@ -1,5 +1,6 @@
 """`danube schemas`: what messages look like, version by version."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -9,9 +10,11 @@ import click
 from pydanube.cli.admin_connection import AdminConnection, Command, administrative
 from pydanube.cli.completion import complete_subjects
 from pydanube.cli.tables import show_document, show_done, show_facts, show_rows, time_text
+from pydanube.protocol import pydanube_admin_pb2 as own_pb
 from pydanube.protocol import schema_registry_pb2 as pb
 
 _SERVICE: Final = "danube_schema.SchemaRegistry/"
+_OWN: Final = "pydanube.admin.v1.Admin/"
 STRUCTURED: Final = ("json_schema", "avro", "protobuf")
 MODES: Final = (
     *("none", "backward", "forward", "full"),
@@ -31,6 +34,30 @@ def definition_options(command: Command) -> Command:
     )(command)
 
 
+class _Reference(click.ParamType[own_pb.SchemaReference]):
+    """`name=subject:version`."""
+
+    name = "name=subject:version"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> own_pb.SchemaReference:
+        name, _, target = str(value).partition("=")
+        subject, _, version = target.rpartition(":")
+        if not name or not subject or not version.isdecimal() or not 0 < int(version) < 1 << 32:
+            self.fail(f"{value!r} is no reference: expected {self.name}, as shop.Money=money:3", param, ctx)
+        return own_pb.SchemaReference(name=name, subject=subject, version=int(version))
+
+
+_references: Final = click.option(
+    "--reference",
+    "references",
+    type=_Reference(),
+    multiple=True,
+    help="What the definition means by a name that another subject declares; may be given several times.",
+)
+
+
 @click.group()
 def schemas() -> None:
     """Register schemas, look at them, check changes."""
@@ -45,6 +72,7 @@ def schemas() -> None:
     help="Format of the definition; the last three have none.",
 )
 @definition_options
+@_references
 @click.option("--description", default="", help="What is new about it.")
 @click.option("--tags", multiple=True, help="May be given several times.")
 @administrative
@@ -55,20 +83,30 @@ async def register(
     schema_type: str,
     file: Path | None,
     text: str | None,
+    references: tuple[own_pb.SchemaReference, ...],
     description: str,
     tags: tuple[str, ...],
     output: str,
 ) -> None:
     """Make a new version of SUBJECT, or the subject with its first one."""
-    request = pb.RegisterSchemaRequest(
-        subject=subject,
-        schema_type=schema_type,
-        schema_definition=_definition(file, text, needed=schema_type in STRUCTURED),
-        description=description,
-        created_by=os.environ.get("USER") or "admin",
-        tags=tags,
-    )
-    answer = await admin.call(_SERVICE + "RegisterSchema", request, pb.RegisterSchemaResponse)
+    given: dict[str, Any] = {
+        "subject": subject,
+        "schema_type": schema_type,
+        "schema_definition": _definition(file, text, needed=schema_type in STRUCTURED),
+        "description": description,
+        "created_by": os.environ.get("USER") or "admin",
+        "tags": tags,
+    }
+    answer: pb.RegisterSchemaResponse | own_pb.RegisterSchemaWithReferencesResponse
+    if references:
+        answer = await admin.call(
+            _OWN + "RegisterSchemaWithReferences",
+            own_pb.RegisterSchemaWithReferencesRequest(**given, references=references),
+            own_pb.RegisterSchemaWithReferencesResponse,
+        )
+    else:
+        request = pb.RegisterSchemaRequest(**given)
+        answer = await admin.call(_SERVICE + "RegisterSchema", request, pb.RegisterSchemaResponse)
     document = {
         "subject": subject,
         "schema_id": answer.schema_id,
@@ -104,7 +142,7 @@ async def get(
         request = pb.GetSchemaRequest(schema_id=schema_id, version=version)
         found = await admin.call(_SERVICE + "GetSchema", request, pb.GetSchemaResponse)
     definition = found.schema_definition.decode(errors="replace")
-    document = {
+    document: dict[str, Any] = {
         "schema_id": found.schema_id,
         "version": found.version,
         "subject": found.subject,
@@ -117,6 +155,9 @@ async def get(
         "fingerprint": found.fingerprint,
         "compatibility_mode": found.compatibility_mode.upper(),
     }
+    references = _listed_references(definition)
+    if references:
+        document["references"] = references
     lines = [
         ("schema id", str(found.schema_id)),
         ("version", str(found.version)),
@@ -126,6 +167,7 @@ async def get(
         ("created", f"{time_text(found.created_at)} by {found.created_by or 'somebody'}"),
         ("tags", ", ".join(found.tags) or "-"),
         ("fingerprint", found.fingerprint),
+        *(("refers to", f"{each['name']}={each['subject']}:{each['version']}") for each in references),
         ("definition", definition),
     ]
     show_facts(f"Schema {found.subject}", lines, document, output)
@@ -152,6 +194,7 @@ async def versions(admin: AdminConnection, *, subject: str, output: str) -> None
 @_subject
 @click.option("--schema-type", type=click.Choice(STRUCTURED), required=True, help="Format of the definition.")
 @definition_options
+@_references
 @click.option("--mode", type=click.Choice(MODES, case_sensitive=False), help="Instead of the subject's own.")
 @click.option("--exit-code", is_flag=True, help="End with status 1 if it is not compatible.")
 @administrative
@@ -162,28 +205,43 @@ async def check(
     schema_type: str,
     file: Path | None,
     text: str | None,
+    references: tuple[own_pb.SchemaReference, ...],
     mode: str | None,
     exit_code: bool,
     output: str,
 ) -> None:
     """Say whether a schema could become the next version of SUBJECT, and if not, why."""
-    request = pb.CheckCompatibilityRequest(
-        subject=subject,
-        new_schema_definition=_definition(file, text, needed=True),
-        schema_type=schema_type,
-        compatibility_mode=mode,
-    )
-    answer = await admin.call(_SERVICE + "CheckCompatibility", request, pb.CheckCompatibilityResponse)
-    errors = list(answer.errors)
+    definition = _definition(file, text, needed=True)
+    if references:
+        wide = own_pb.CheckSchemaWithReferencesRequest(
+            subject=subject,
+            schema_type=schema_type,
+            schema_definition=definition,
+            references=references,
+            compatibility_mode=mode or "",
+        )
+        checked = await admin.call(
+            _OWN + "CheckSchemaWithReferences", wide, own_pb.CheckSchemaWithReferencesResponse
+        )
+        errors, is_compatible = list(checked.errors), not checked.errors
+    else:
+        request = pb.CheckCompatibilityRequest(
+            subject=subject,
+            new_schema_definition=definition,
+            schema_type=schema_type,
+            compatibility_mode=mode,
+        )
+        answer = await admin.call(_SERVICE + "CheckCompatibility", request, pb.CheckCompatibilityResponse)
+        errors, is_compatible = list(answer.errors), answer.is_compatible
     if output != "table":
-        show_document({"subject": subject, "is_compatible": answer.is_compatible, "errors": errors}, output)
-    elif answer.is_compatible:
+        show_document({"subject": subject, "is_compatible": is_compatible, "errors": errors}, output)
+    elif is_compatible:
         click.secho(f"COMPATIBLE with {subject}", fg="green")
     else:
         click.secho(f"NOT COMPATIBLE with {subject}", fg="red")
         for each in errors:
             click.echo(f"  - {each}")
-    if exit_code and not answer.is_compatible:
+    if exit_code and not is_compatible:
         raise SystemExit(1)
 
 
@@ -268,6 +326,15 @@ async def list_subjects(admin: AdminConnection, *, output: str) -> None:
 async def _latest(admin: AdminConnection, subject: str) -> pb.GetSchemaResponse:
     request = pb.GetLatestSchemaRequest(subject=subject)
     return await admin.call(_SERVICE + "GetLatestSchema", request, pb.GetSchemaResponse)
+
+
+def _listed_references(envelope: str) -> list[dict[str, Any]]:
+    """What the definition refers to, out of the envelope around it; a plain type has none."""
+    document = json.loads(envelope)
+    if not isinstance(document, dict):
+        return []
+    references: list[dict[str, Any]] = next(iter(document.values())).get("references", [])
+    return references
 
 
 def _refuse_unless(success: bool, message: str) -> None:

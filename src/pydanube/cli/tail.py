@@ -9,7 +9,7 @@ from pydanube.cli.credentials import credential_options, open_client
 from pydanube.cli.failures import INTERRUPTED, Url, run_async
 from pydanube.cli.message_filter import MessageFilter, filter_options
 from pydanube.cli.messages import messages_output_option, native_message, show_message
-from pydanube.cli.payload_decoding import PayloadDecoder, registry_at
+from pydanube.cli.payload_decoding import payload_decoder, schema_version_option
 from pydanube.cli.positions import Start
 from pydanube.cli.topic_argument import full_name
 from pydanube.client.position import Position
@@ -37,6 +37,7 @@ from pydanube.client.position import Position
     help="Stop when none came for this long.",
 )
 @click.option("--raw", is_flag=True, help="Do not decode payloads by their schema.")
+@schema_version_option
 @filter_options
 @messages_output_option
 def tail(**options: Any) -> None:
@@ -58,12 +59,13 @@ async def _tail(
     count: int | None,
     timeout: float | None,
     raw: bool,
+    schema_version: int | None,
     wanted: MessageFilter,
     output: str,
 ) -> None:
     name, shown = full_name(topic), 0
-    async with open_client(service_addr) as client, registry_at(service_addr) as registry:
-        decoder = None if raw else PayloadDecoder(registry)
+    async with open_client(service_addr) as client:
+        decoder = await payload_decoder(client.schemas, name, raw=raw, schema_version=schema_version)
         async with client.reader(name, start=start) as reader:
             while count is None or shown < count:
                 try:

@@ -34,6 +34,7 @@ class Message:
     producer_name: str
     routing_key: str | None
     schema_id: int | None
+    schema_version: int | None
     request_id: int
     msg_id: pb.MsgID
 
@@ -48,6 +49,7 @@ class Message:
             producer_name=raw.producer_name,
             routing_key=raw.routing_key if raw.HasField("routing_key") else None,
             schema_id=raw.schema_id if raw.HasField("schema_id") else None,
+            schema_version=raw.schema_version if raw.HasField("schema_version") else None,
             request_id=raw.request_id,
             msg_id=raw.msg_id,
         )
