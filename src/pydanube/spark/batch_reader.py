@@ -1,0 +1,42 @@
+"""Reading topics once, from fixed offsets to fixed offsets."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pydanube.spark.filters import Narrowing, understand
+from pydanube.spark.options import ReadOptions
+from pydanube.spark.planning import Planner, Ranges
+from pydanube.spark.slice_reader import SliceReader
+from pydanube.spark.slices import Slice
+
+
+class BatchReader(DataSourceReader):
+    """Made for each query; what it reads was fixed before."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str], ranges: Ranges) -> None:
+        self._options = options
+        self._columns = columns
+        self._ranges = ranges
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> list[InputPartition]:
+        with self._options.connection.client() as client:
+            return list(Planner(self._options, self._narrowing).slices(client, self._ranges))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        # Without any slice Spark asks for None.
+        if isinstance(partition, Slice):
+            yield from SliceReader(self._options, self._columns, self._narrowing).read(partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """The same with filters pushed down.
+
+    A class of its own, because Spark refuses readers that can do so in sessions where it is not enabled.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._narrowing, rest = understand(filters)
+        return rest

@@ -1,0 +1,118 @@
+"""From options to exact ranges of offsets, and from these to slices."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pydanube.client import blocking
+from pydanube.client.history import StoredSegment
+from pydanube.client.position import Position
+from pydanube.kernel.errors import Rejected
+from pydanube.spark.data_loss import check_loss
+from pydanube.spark.filters import Narrowing
+from pydanube.spark.options import ReadOptions
+from pydanube.spark.segment_files import OutOfReach, open_segment
+from pydanube.spark.slice_reader import is_direct, row_groups
+from pydanube.spark.slices import Slice, cover, cut
+from pydanube.spark.topics import TopicPart, matching, resolve, storage_of
+
+Ranges = Mapping[str, Sequence[range]]
+"""Offsets to read, by the names of parts."""
+
+
+def parts_of(client: blocking.Client, options: ReadOptions) -> list[TopicPart]:
+    """What there is now of the topics asked for."""
+    if options.pattern is not None:
+        return matching(client, options.pattern)
+    return resolve(client, options.topics)
+
+
+def available(client: blocking.Client, parts: Iterable[TopicPart]) -> dict[str, range]:
+    """The offsets that can be read now, by the names of parts."""
+    return {
+        name: range(storage.start_offset, storage.next_offset)
+        for name, storage in storage_of(client, parts).items()
+    }
+
+
+def fix_ranges(client: blocking.Client, options: ReadOptions) -> dict[str, tuple[range, ...]]:
+    """The offsets that the options mean at this moment; what is appended later is not among them.
+
+    Raises:
+        Rejected: an offset was asked for that is not there yet, or is no more.
+    """
+    parts = parts_of(client, options)
+    options.start.check(parts, what="startingOffsets")
+    options.end.check(parts, what="endingOffsets")
+    there = available(client, parts)
+
+    def offset_at(part: TopicPart, append_ms: int) -> int:
+        return first_appended_at(client, part, there[part.name], append_ms)
+
+    fixed: dict[str, tuple[range, ...]] = {}
+    for part in parts:
+        kept = there[part.name]
+        start, end = (wanted.offset(part, kept, offset_at) for wanted in (options.start, options.end))
+        for offset, what in ((start, "startingOffsets"), (end, "endingOffsets")):
+            if offset > kept.stop:
+                raise Rejected(
+                    f"{what}: offset {offset} of {part.name} is not there yet, the next one will be {kept.stop}"
+                )
+        fixed[part.name] = (check_loss(part, range(start, end), kept, fail=options.fail_on_data_loss),)
+    return fixed
+
+
+def first_appended_at(client: blocking.Client, part: TopicPart, kept: range, append_ms: int) -> int:
+    """The first offset appended at or after a moment, or the end."""
+    if not kept:
+        return kept.stop
+    start, end = Position.timestamp(append_ms), Position.offset(kept.stop)
+    with client.reader(part.name, start=start, end=end, prefetch_messages=1) as reader:
+        for batch in reader.batches():
+            offset: int = batch.column("offset")[0].as_py()
+            return offset
+    return kept.stop
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Cuts ranges into slices."""
+
+    options: ReadOptions
+    narrowing: Narrowing
+
+    def slices(self, client: blocking.Client, ranges: Ranges) -> list[Slice]:
+        """Those that may hold a message wanted; each within bounds."""
+        found: list[Slice] = []
+        for name, several in ranges.items():
+            part = TopicPart.of_name(name)
+            if not self.narrowing.keeps_part(part):
+                continue
+            for wanted in map(self.narrowing.offsets, several):
+                if wanted:
+                    pieces = cover(part, client.history.segments(name, wanted.start), wanted)
+                    kept = filter(self._is_kept, pieces)
+                    found += cut(kept, self.options.slice_bounds, self._group_starts)
+        return found
+
+    def _is_kept(self, piece: Slice) -> bool:
+        return piece.segment is None or self.narrowing.keeps_segment(piece.segment)
+
+    def _group_starts(self, segment: StoredSegment) -> list[int]:
+        if not is_direct(segment, self.options):
+            return []
+        try:
+            with open_segment(segment, self.options.store) as file:
+                groups = row_groups(pq.read_metadata(file), segment.start_offset)
+                return [group.start for _, group in groups]
+        except (OutOfReach, OSError, pa.ArrowException):
+            # Whoever reads it will tell; until then any cut is as good.
+            return []
+
+
+def ranges_to_json(ranges: Ranges) -> str:
+    """The option `ranges`."""
+    return json.dumps({name: [[one.start, one.stop] for one in several] for name, several in ranges.items()})

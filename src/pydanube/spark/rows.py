@@ -1,0 +1,97 @@
+"""Messages as Spark gets them: record batches with the columns asked for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydanube.spark.columns import MESSAGE_SCHEMA, TIME
+from pydanube.spark.topics import TopicPart
+
+REMOVED_ATTRIBUTE: Final = "x-danube-removed"
+"""Has a row that only keeps its offset: its message was erased, or replaced by a later one of the same key."""
+
+TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
+"""Spark's timestamps reach no further."""
+BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 8 << 20
+"""Small batches are joined until they have so much: each costs a hand-over to the JVM."""
+
+
+class RowMaker:
+    """Makes the rows of one part."""
+
+    def __init__(self, part: TopicPart, columns: Sequence[str]) -> None:
+        self.schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in columns])
+        self.stored_columns = [name for name in columns if name not in ("topic", "partition")]
+        """To be read, `attributes` always with them: they say which messages are removed."""
+        if "attributes" not in self.stored_columns:
+            self.stored_columns.append("attributes")
+        self._constants = {
+            "topic": pa.scalar(part.topic, MESSAGE_SCHEMA.field("topic").type),
+            "partition": pa.scalar(part.partition, MESSAGE_SCHEMA.field("partition").type),
+        }
+
+    def rows(self, stored: pa.RecordBatch) -> pa.RecordBatch:
+        """Of stored or delivered messages, those that were not removed."""
+        stored = without_removed(stored)
+        count = stored.num_rows
+        arrays = [
+            pa.repeat(self._constants[field.name], count)
+            if field.name in self._constants
+            else _cast(stored.column(field.name), field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def without_removed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    attributes = batch.column("attributes")
+    if attributes.null_count == len(attributes):
+        return batch
+    # A slice of a column still has all keys of the column.
+    attributes = pa.concat_arrays([attributes])
+    is_removal = pc.equal(attributes.keys, REMOVED_ATTRIBUTE)
+    if not pc.any(is_removal).as_py():
+        return batch
+    removed = pc.list_parent_indices(_lists(attributes)).filter(is_removal)
+    return batch.filter(pc.invert(pc.is_in(pa.arange(0, batch.num_rows), removed)))
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+            rows = size = 0
+    if rows:
+        yield pa.concat_batches(waiting)
+
+
+def _lists(attributes: pa.MapArray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(attributes.offsets, attributes.keys)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if kind == TIME:
+        return _microseconds(column)
+    # Ids are unsigned on the wire and keep their bits.
+    return column.cast(kind, safe=not pa.types.is_integer(kind))
+
+
+def _microseconds(times: pa.Array) -> pa.Array:
+    try:
+        return times.cast(TIME)
+    except pa.ArrowInvalid:
+        # A producer may claim any time; one that Spark cannot express becomes the last it can.
+        latest = pa.scalar(TIME_MS_MAX, pa.int64()).cast(times.type)
+        return pc.min_element_wise(times, latest).cast(TIME)
