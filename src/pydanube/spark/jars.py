@@ -23,10 +23,14 @@ EXCLUDED: Final = (
     "com.fasterxml.jackson.core:*",
     "com.github.luben:*",
     "com.google.code.findbugs:*",
+    "commons-codec:*",
+    "commons-logging:*",
     "io.airlift:*",
+    "io.netty:*",
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
     "org.apache.hadoop:hadoop-common",
+    "org.apache.httpcomponents:*",
     "org.apache.logging.log4j:*",
     "org.apache.parquet:*",
     "org.lz4:*",
@@ -35,6 +39,9 @@ EXCLUDED: Final = (
     "org.xerial.snappy:*",
 )
 """What Spark carries itself: never fetched, and never a second version beside Spark's."""
+
+_AWS_SDK: Final = "2.29.52"
+"""What Hadoop 3.4 was built with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,18 @@ LIBRARIES: Final[Mapping[str, Library]] = {
     "kafka": Library(
         ("org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}",),
         "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+    ),
+    "s3": Library(
+        (
+            "org.apache.hadoop:hadoop-aws:{hadoop}",
+            *(
+                f"software.amazon.awssdk:{module}:{_AWS_SDK}"
+                for module in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+            ),
+        ),
+        "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        # All of AWS in one jar of 600 MB; the modules that are used have 14.
+        excluded=("software.amazon.awssdk:bundle", "org.wildfly.openssl:*"),
     ),
 }
 

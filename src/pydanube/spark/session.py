@@ -1,6 +1,7 @@
 """A Spark session with what this package needs."""
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -30,6 +31,9 @@ from pydanube.spark.jars import (
 from pydanube.spark.java import find_java, java_home
 
 _LOG_TAIL_LINES = 40
+
+# PySpark logs, as JSON on stderr, every error it raises: whoever catches it decides what is shown.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
 
 
 @dataclass(frozen=True, slots=True)
