@@ -81,9 +81,11 @@ class NativeGate:
         self._verified = verified
 
     def must_wait(self, frame: Frame) -> bool:
-        """Whether the frame has to wait because of a quota: it will be taken up from here."""
+        """Whether a quota keeps the frame from being handled now: it will be taken up from here, or has been refused."""
         if self._quotas is None:
             return False
+        if frame.kind in _COUNTED and not _wants_no_answer(frame) and not self._counts(frame):
+            return True
         if not self._held:
             wait_ms = self._wait_ms(frame)
             if not wait_ms:
@@ -98,8 +100,6 @@ class NativeGate:
         """Whether the frame may be handled; if not, the client has been told."""
         try:
             naming = _NAMING.get(frame.kind)
-            if self._quotas is not None and frame.kind in _COUNTED:
-                self._count_request(frame)
             if naming is not None:
                 self._check(naming[0], _topic_of_body(naming[1], frame.body))
             elif frame.kind in _ON_CHANNEL:
@@ -186,11 +186,16 @@ class NativeGate:
             channel.end(error)
             channel.lost()
 
-    def _count_request(self, frame: Frame) -> None:
+    def _counts(self, frame: Frame) -> bool:
+        """Count a request; False if it is one too many, and refused."""
         assert self._quotas is not None
         assert self._verified is not None
-        if not _wants_no_answer(frame):  # or it has waited until it counted
+        try:
             self._quotas.request(self._verified.principal, self._now_ms())
+        except DanubeError as error:
+            self._refuse(frame, error)
+            return False
+        return True
 
     def _wait_ms(self, frame: Frame) -> int:
         if self._quotas is None or self._verified is None:
