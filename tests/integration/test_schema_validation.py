@@ -397,6 +397,58 @@ async def test_all_partitions_are_configured_by_the_name_of_the_topic(client: Wi
     assert (await ask(client, "GetTopicSchemaConfig", topic_name=TOPIC)).schema_subject == "person"
 
 
+async def test_a_partition_made_later_follows_what_the_others_do(
+    broker: RunningBroker, client: WireClient
+) -> None:
+    await register(client, "person", PERSON, "json_schema")
+    await register(client, "other")
+    await client.create_producer(f"{TOPIC}-part-0")
+    await configure(client, TOPIC, "person")
+    late = await client.create_producer(f"{TOPIC}-part-1")
+    with refused(Status.PERMISSION_DENIED):
+        await late.send(BAD, schema_id=1)
+    with refused(Status.FAILED_PRECONDITION, "person"):
+        await client.create_producer(f"{TOPIC}-part-2", **_by("other"))
+    with refused(Status.NOT_FOUND):
+        await ask(client, "GetTopicSchemaConfig", topic_name=f"{TOPIC}-part-2")
+    await broker.restart()
+    late = await broker.client().create_producer(f"{TOPIC}-part-1")
+    with refused(Status.PERMISSION_DENIED):
+        await late.send(BAD, schema_id=1)
+
+
+async def test_the_subject_of_the_first_producer_is_that_of_all_partitions(client: WireClient) -> None:
+    await register(client, "person", PERSON, "json_schema")
+    await register(client, "other")
+    second, first = [await client.create_producer(f"{TOPIC}-part-{n}") for n in (1, 0)]
+    await client.create_producer(f"{TOPIC}-part-1", "named", **_by("person"))
+    assert (await ask(client, "GetTopicSchemaConfig", topic_name=TOPIC)).schema_subject == "person"
+    with refused(Status.FAILED_PRECONDITION, "person"):
+        await client.create_producer(f"{TOPIC}-part-0", "named", **_by("other"))
+    await ask(
+        client,
+        "UpdateTopicValidationPolicy",
+        topic_name=TOPIC,
+        validation_policy="enforce",
+        enable_payload_validation=True,
+    )
+    for producer in (first, second):
+        with refused(Status.PERMISSION_DENIED):
+            await producer.send(BAD, schema_id=1)
+
+
+async def test_a_partition_made_while_the_others_are_configured_is_not_forgotten(client: WireClient) -> None:
+    await register(client, "person", PERSON, "json_schema")
+    await client.create_producer(f"{TOPIC}-part-0")
+    _, *producers = await asyncio.gather(
+        configure(client, TOPIC, "person"),
+        *(client.create_producer(f"{TOPIC}-part-{n}") for n in range(1, 20)),
+    )
+    for producer in producers:
+        with refused(Status.PERMISSION_DENIED):
+            await producer.send(BAD, schema_id=1)
+
+
 async def test_a_topic_made_anew_begins_without_schema(
     broker: RunningBroker, client: WireClient, people: Producer
 ) -> None:

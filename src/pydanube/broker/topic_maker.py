@@ -98,14 +98,16 @@ class TopicMaker:
     async def _make(self, name: TopicName, dispatch: DispatchStrategy, subject: str | None) -> Topic:
         with self._within_namespace(name):
             self._topics.check_new(name)
+            schema = self._schemas.config_of_new(name, subject)
             topic_id = await self.new_id()
             record = TopicFacts(id=topic_id, dispatch=dispatch, created_ms=self._clock.now_ms())
-            stored = StoredTopic(name=name, facts=record)
+            stored = StoredTopic(name=name, facts=record, schema=schema)
             await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
-            if subject is not None:
-                stored.schema = await self._schemas.note(name, subject)
+            if schema.subject is not None:
+                await self._schemas.keep(name, schema)
             stored.policies = await facts.load_topic_policies(self._store, name)
             topic = await self.open(stored)
+            await self._schemas.follow_others(topic)
         log.info("topic created", topic=str(name), topic_id=topic_id, dispatch=dispatch.name.lower())
         return topic
 
@@ -125,6 +127,7 @@ class TopicMaker:
                 # start.
                 topic = await self.open(StoredTopic(name=name, facts=record), adopted=offsets)
                 await self._store.put(facts.topic_key(name), facts.encode(record), expected_version=ABSENT)
+                await self._schemas.follow_others(topic)
             log.info("topic imported", topic=str(name), topic_id=topic_id, offsets=offsets)
             return topic
 

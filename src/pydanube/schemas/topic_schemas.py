@@ -117,11 +117,9 @@ class TopicSchemas:
                 return config
         raise _contended(topic)
 
-    async def note(self, topic: TopicName, subject: str) -> TopicSchema:
-        """Bind a new topic to a subject that may be registered later."""
-        config = TopicSchema(subject=subject)
+    async def keep(self, topic: TopicName, config: TopicSchema) -> None:
+        """Write the configuration of a new topic, whose subject may be registered later."""
         await self._metadata.put(_key(topic), msgspec.json.encode(config))
-        return config
 
     async def forget(self, topic: TopicName) -> None:
         """The topic is deleted: a later one of its name begins anew."""
