@@ -1,26 +1,25 @@
 """What an operator may ask of a topic's storage: facts, segments, sealing now, history brought from elsewhere."""
 
 import asyncio
-import shutil
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydanube.broker.broker import Broker
+from pydanube.broker.incoming_files import PART_BYTES_MAX, IncomingFiles, Senders
 from pydanube.broker.reliable_topic import ReliableTopic
+from pydanube.broker.segment_replacement import SegmentReplacement
 from pydanube.history.convert_job import CheckJob
 from pydanube.history.converter import Converter
-from pydanube.history.places import Places
+from pydanube.history.replacement import remove_replaced
 from pydanube.history.segment import SegmentDescriptor, segment_key
 from pydanube.history.tiering import Tiering
-from pydanube.kernel.clock import Clock
+from pydanube.kernel.clock import Clock, Dice
 from pydanube.kernel.errors import Conflict, ErrorCode, Rejected
 from pydanube.kernel.names import TopicName
+from pydanube.log.journal import Journal
 
 IMPORTS_MAX = 4
-FILES_PER_IMPORT_MAX = 100_000
-PART_BYTES_MAX = 1 << 20
-IMPORT_IDLE_MS_MAX = 60 * 60 * 1000
-"""An import nobody has sent a part of for so long was abandoned by a client that could not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,12 @@ class ImportOutcome:
     segments: int
 
 
-@dataclass(slots=True)
-class _Import:
-    topic: TopicName
-    directory: Path
-    touched_ms: int
-    files: dict[int, int] = field(default_factory=dict)
-    """Bytes so far, by file number."""
+@dataclass(frozen=True, slots=True)
+class DroppedCopies:
+    """What there was of a topic beside its segments."""
+
+    runs: int
+    replaced_files: int
 
 
 class StorageControl:
@@ -69,21 +67,27 @@ class StorageControl:
         self,
         broker: Broker,
         tiering: Tiering,
-        places: Places,
+        journal: Journal,
         converter: Converter,
         *,
         clock: Clock,
+        dice: Dice,
         mode: str,
         spool: Path,
+        on_step: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._broker = broker
         self._tiering = tiering
-        self._places = places
+        self._journal = journal
+        self._places = journal.places
         self._converter = converter
         self._clock = clock
         self._mode = mode
         self._spool = spool
-        self._imports: dict[int, _Import] = {}
+        self._imports: Senders[IncomingFiles] = Senders("import", at_once_max=IMPORTS_MAX, clock=clock)
+        self.replacement = SegmentReplacement(
+            tiering, journal.places, converter, clock=clock, dice=dice, spool=spool, on_step=on_step
+        )
 
     async def seal(self, topic: TopicName) -> SealOutcome:
         """Make segments of everything the topic holds now."""
@@ -139,6 +143,27 @@ class StorageControl:
                 return await self._places.store.read(segment_key(topic, name), position, size)
         raise Rejected(f"topic {topic} has no segment {name}: list its segments", ErrorCode.ARGUMENT_INVALID)
 
+    # Maintenance: segments made anew, and nothing left beside them.
+
+    async def begin_replacement(self, topic: TopicName, segment_ids: Sequence[str], reason: str) -> int:
+        """Begin to replace these segments; `self.replacement` takes the files."""
+        return await self.replacement.begin(self._topic(topic).log.history, segment_ids, reason)
+
+    async def drop_copies(self, topic: TopicName) -> DroppedCopies:
+        """Keep the sealed messages of a topic nowhere but in its segments.
+
+        Not in the journal's files, not in memory, not in runs, not in files of segments that were replaced.
+        """
+        log = self._topic(topic).log
+        await self._journal.scrub(log)
+        async with log.history.change:
+            copies = log.history.copies
+            await log.history.drop_copies(copies)
+        replaced = await remove_replaced(
+            self._places, now_ms=self._clock.now_ms(), topic_id=log.history.topic_id
+        )
+        return DroppedCopies(len(copies), replaced)
+
     # Imports: files come in parts, are checked together, and become the history of a new topic.
 
     async def begin_import(self, topic: TopicName) -> int:
@@ -147,27 +172,18 @@ class StorageControl:
             raise Conflict(
                 f"topic {topic} exists already: import under another name", ErrorCode.TOPIC_CONFLICT
             )
-        await self._abandon_idle()
-        if len(self._imports) >= IMPORTS_MAX:
-            raise Rejected(f"{IMPORTS_MAX} imports are under way: finish or abandon one first")
         topic_id = await self._broker.reserve_topic_id()
-        directory = self._spool / f"import-{topic_id}"
-        await asyncio.to_thread(directory.mkdir, parents=True)
-        self._imports[topic_id] = _Import(topic, directory, self._clock.monotonic_ms())
+        files = IncomingFiles(
+            topic=topic,
+            directory=self._spool / f"import-{topic_id}",
+            touched_ms=self._clock.monotonic_ms(),
+        )
+        await self._imports.add(topic_id, files)
         return topic_id
 
     async def import_part(self, import_id: int, file_number: int, position: int, data: bytes) -> None:
         """Append to a file; `position` is how much of it was sent before."""
-        session = self._import(import_id)
-        session.touched_ms = self._clock.monotonic_ms()
-        have = session.files.get(file_number, 0)
-        if position != have or len(data) > PART_BYTES_MAX or not 0 <= file_number < FILES_PER_IMPORT_MAX:
-            raise Rejected(
-                f"part of {len(data)} bytes for file {file_number} at {position}: {have} bytes of it are here, a part "
-                f"has {PART_BYTES_MAX} at most, an import {FILES_PER_IMPORT_MAX} files"
-            )
-        await asyncio.to_thread(_append, session.directory / f"{file_number}.parquet", data)
-        session.files[file_number] = have + len(data)
+        await self._imports.get(import_id).append(file_number, position, data)
 
     async def finish_import(self, import_id: int) -> ImportOutcome:
         """Check the files and make the topic.
@@ -175,53 +191,41 @@ class StorageControl:
         Raises:
             Corrupt: a file is damaged, or the files do not follow each other without a gap.
         """
-        session = self._import(import_id)
+        files = self._imports.get(import_id)
         # Whoever stops waiting must not leave a topic half made.
-        finishing = asyncio.get_running_loop().create_task(self._finish_import(import_id, session))
+        finishing = asyncio.get_running_loop().create_task(self._finish_import(import_id, files))
         return await asyncio.shield(finishing)
 
-    async def _finish_import(self, import_id: int, session: _Import) -> ImportOutcome:
-        paths = [session.directory / f"{number}.parquet" for number in sorted(session.files)]
+    async def _finish_import(self, import_id: int, files: IncomingFiles) -> ImportOutcome:
+        paths = files.paths
         found = await self._converter.check(
             CheckJob(
-                topic=str(session.topic),
+                topic=str(files.topic),
                 topic_id=import_id,
                 files=tuple(map(str, paths)),
                 created_ms=self._clock.now_ms(),
             )
         )
-        keys = [segment_key(session.topic, segment.segment_id) for segment in found]
+        keys = [segment_key(files.topic, segment.segment_id) for segment in found]
         await self._tiering.claim()
         with self._tiering.spared(keys):
             for path, key in zip(paths, keys, strict=True):
                 await self._places.store.put_file(key, path)
             for segment in found:
-                await self._places.catalogue.segments.add(session.topic, segment)
+                await self._places.catalogue.segments.add(files.topic, segment)
         adopted = (found[0].start_offset, found[-1].next_offset)
-        await self._broker.adopt_topic(session.topic, import_id, adopted)
-        await self.abandon_import(import_id)
+        await self._broker.adopt_topic(files.topic, import_id, adopted)
+        await self._imports.remove(import_id)
         return ImportOutcome(*adopted, len(found))
 
     async def abandon_import(self, import_id: int) -> None:
-        session = self._import(import_id)
-        del self._imports[import_id]
-        await asyncio.to_thread(shutil.rmtree, session.directory, ignore_errors=True)
+        self._imports.get(import_id)
+        await self._imports.remove(import_id)
 
     def topic_of_import(self, import_id: int) -> str:
         """The topic an import will make, "" if there is no such import."""
-        session = self._imports.get(import_id)
-        return "" if session is None else str(session.topic)
-
-    async def _abandon_idle(self) -> None:
-        before_ms = self._clock.monotonic_ms() - IMPORT_IDLE_MS_MAX
-        for import_id in [key for key, session in self._imports.items() if session.touched_ms < before_ms]:
-            await self.abandon_import(import_id)
-
-    def _import(self, import_id: int) -> _Import:
-        try:
-            return self._imports[import_id]
-        except KeyError:
-            raise Rejected(f"no import {import_id} is under way: begin it again") from None
+        files = self._imports.find(import_id)
+        return "" if files is None else str(files.topic)
 
     def _topic(self, name: TopicName) -> ReliableTopic:
         topic = self._broker.topics.get(name)
@@ -233,8 +237,3 @@ class StorageControl:
                 ErrorCode.DISPATCH_MISMATCH,
             )
         return topic
-
-
-def _append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)

@@ -23,7 +23,8 @@ async def sweep(
     """Remove orphans written before that moment; return how many.
 
     An object is looked up in the catalogue after it was listed, and one that is being uploaded is left alone, so
-    nothing that becomes a segment meanwhile is taken for an orphan. What lies where segments do not is not touched.
+    nothing that becomes a segment meanwhile is taken for an orphan. Replaced segments go in their own time. What lies
+    where segments do not is not touched.
     """
     removed = 0
     known: tuple[TopicName | None, set[str]] = (None, set())
@@ -34,7 +35,10 @@ async def sweep(
         if topic != known[0] or found.key not in known[1]:
             segments = await places.catalogue.segments.list(topic)
             known = (topic, {segment_key(topic, segment.segment_id) for segment in segments})
-        if found.key not in known[1] and found.key not in uploading:
+        if found.key in known[1] or found.key in uploading:
+            continue
+        # Asked after the segments were: whatever is replaced meanwhile is found here or there.
+        if not await places.catalogue.is_replaced(found.key.rpartition("/")[2]):
             await places.store.delete(found.key)
             logger.info("orphan object removed object=%s bytes=%d", places.store.place(found.key), found.size)
             on_removed(found)

@@ -23,6 +23,7 @@ from pydanube.history.convert_job import Converted, ConvertJob, RunSource
 from pydanube.history.due import due_runs
 from pydanube.history.ownership import Owner, claim_store
 from pydanube.history.places import Places
+from pydanube.history.replacement import remove_replaced
 from pydanube.history.segment import SegmentDescriptor, segment_key
 from pydanube.history.sweep import sweep
 from pydanube.history.topic_history import TopicHistory
@@ -236,6 +237,7 @@ class Tiering:
         while True:
             try:
                 await self._journal.finish_deletions()
+                await remove_replaced(self._places, now_ms=self._clock.now_ms(), on_step=self._on_step)
                 now_ms = self._clock.monotonic_ms()
                 if self._swept_at_ms is None or now_ms - self._swept_at_ms >= self._settings.sweep_ms:
                     await self.sweep_now()

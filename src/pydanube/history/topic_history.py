@@ -14,7 +14,7 @@ from pydanube.entries.run_file import RunDescriptor, belongs_to, encode_run
 from pydanube.history.places import Places
 from pydanube.history.run_reader import Row, RunReader
 from pydanube.history.segment import SegmentDescriptor, segment_key, topic_id_of, topic_path
-from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode, Unavailable
+from pydanube.kernel.errors import Conflict, Corrupt, DanubeError, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.metadata import Put
 
@@ -104,6 +104,38 @@ class TopicHistory:
         for run in copies:
             assert run.next_offset <= self.sealed_end, "the only copy"
             await self._remove_run(run)
+
+    async def replace_segments(
+        self,
+        old: Sequence[SegmentDescriptor],
+        new: Sequence[SegmentDescriptor],
+        *,
+        remove_at_ms: int,
+        reason: str,
+    ) -> None:
+        """New segments, whole and durable, hold the same offsets: readers get them instead from now on.
+
+        Raises:
+            Conflict: the old ones are not there any more, or the topic is being deleted; nothing has changed.
+        """
+        if self.is_deleted:
+            raise Conflict(f"topic {self.topic} is being deleted", ErrorCode.TOPIC_UNKNOWN)
+        number = bisect_right(self.segments, old[0].start_offset, key=_start_of) - 1
+        if number < 0 or self.segments[number : number + len(old)] != list(old):
+            raise Conflict(
+                f"segments of topic {self.topic} from {old[0].segment_id} on have changed, by retention or by another "
+                "replacement: list them and begin again",
+                ErrorCode.VERSION_MISMATCH,
+            )
+        start, end = old[0].start_offset, old[-1].next_offset
+        # Copies are read before segments, and hold what the new ones may be without.
+        await self.drop_copies(
+            [run for run in self.copies if run.next_offset > start and run.start_offset < end]
+        )
+        await self._places.catalogue.replace(self.topic, old, new, remove_at_ms=remove_at_ms, reason=reason)
+        self.segments[number : number + len(old)] = new
+        for segment in old:
+            self._places.forget_segment(self.topic, segment)
 
     async def give_up(self, units: Sequence[Unit]) -> None:
         """Remove the oldest units: first their names, then their bytes, so that no name lacks its bytes."""

@@ -1,7 +1,8 @@
 """The journal's directory: numbered files, and spare ones waiting to be used again."""
 
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydanube.entries.disk import Disk
@@ -26,6 +27,7 @@ class JournalDirectory:
         self._file_bytes = file_bytes
         self._lock = threading.Lock()
         self._spares: list[str] = []
+        self._scrubbers = 0
         self._made = 0
 
     def scan(self) -> list[int]:
@@ -42,10 +44,8 @@ class JournalDirectory:
 
     def begin(self, sequence: int) -> int:
         """Give the file of that sequence its name, durably, and open it: a spare if there is one."""
-        if not self._spares:
+        while (spare := self._take_spare()) is None:
             self.prepare()
-        with self._lock:
-            spare = self._spares.pop()
         try:
             self._disk.rename(self.path / spare, self.path_of(sequence))
         except OSError:
@@ -54,6 +54,10 @@ class JournalDirectory:
             raise
         self._disk.sync_directory(self.path)
         return self._disk.open(self.path_of(sequence))
+
+    def _take_spare(self) -> str | None:
+        with self._lock:
+            return self._spares.pop() if self._spares else None
 
     def prepare(self) -> None:
         """Have a spare ready. Raises OSError, ENOSPC for one, and then leaves nothing behind."""
@@ -81,13 +85,32 @@ class JournalDirectory:
         """Nothing needs this file any more: keep it as a spare, or remove it if there are enough."""
         path = self.path_of(sequence)
         with self._lock:
-            if len(self._spares) < SPARES_MAX and self._disk.size(path) == self._file_bytes:
+            is_wanted = len(self._spares) < SPARES_MAX and not self._scrubbers
+            if is_wanted and self._disk.size(path) == self._file_bytes:
                 name = self._new_spare_name()
                 self._disk.rename(path, self.path / name)
                 self._spares.append(name)
             else:
                 self._disk.unlink(path)
             self._disk.sync_directory(self.path)
+
+    @contextmanager
+    def scrubbing(self) -> Iterator[None]:
+        """Meanwhile no file is kept for its room: what was in it goes with it."""
+        with self._lock:
+            self._scrubbers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._scrubbers -= 1
+
+    def drop_spares(self) -> None:
+        """Remove files that wait to be used again: they still hold what was written to them."""
+        with self._lock:
+            while self._spares:
+                self._disk.unlink(self.path / self._spares[-1])
+                self._spares.pop()
 
     def _new_spare_name(self) -> str:
         while True:

@@ -285,6 +285,11 @@ class Journal:
         await self.rotate()
         await self._stager.finish()
 
+    async def scrub(self, log: TopicLog) -> None:
+        """Like `stage_now`, and then no file of the journal holds what was staged; nor does memory, of that topic."""
+        await self._stager.scrub()
+        self._stager.forget_cached(log)
+
     async def close(self) -> None:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""
         await self._stager.stop()

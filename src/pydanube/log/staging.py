@@ -69,6 +69,21 @@ class Stager:
             if self._failure is not None:
                 raise self._failure
 
+    async def scrub(self) -> None:
+        """Like `finish` after a rotation, but files go with what is in them: none is kept to be used again."""
+        with self._directory.scrubbing():
+            await asyncio.to_thread(self._directory.drop_spares)
+            await self._queue.rotate()
+            await self.finish()
+
+    def forget_cached(self, log: TopicLog) -> None:
+        """Keep nothing of that topic in memory that is in runs."""
+        for owner, chunk in list(self._cached):
+            if owner is log:
+                self._cached.remove((owner, chunk))
+                self._cached_bytes -= chunk.memory_bytes
+                log.tail.forget(chunk)
+
     async def _run(self) -> None:
         failures = 0
         while not self._stopping:

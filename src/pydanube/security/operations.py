@@ -264,6 +264,11 @@ _STORAGE: Final = _service(
         "ImportPart": Rule(Permission.MANAGE_TOPIC, ResourceFrom.IMPORT, "topic_id"),
         "FinishImport": _changes(Permission.MANAGE_TOPIC, ResourceFrom.IMPORT, "topic_id"),
         "AbandonImport": _changes(Permission.MANAGE_TOPIC, ResourceFrom.IMPORT, "topic_id"),
+        "BeginReplacement": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "ReplacementPart": Rule(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "FinishReplacement": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "AbandonReplacement": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
+        "DropCopies": _changes(Permission.MANAGE_TOPIC, ResourceFrom.TOPIC, "topic"),
     },
 )
 

@@ -130,11 +130,13 @@ class Standalone:
         storage = StorageControl(
             broker,
             tiering,
-            journal.places,
+            journal,
             converter,
             clock=self._clock,
+            dice=self._dice,
             mode=settings.storage.mode,
             spool=config.spool,
+            on_step=self._on_step,
         )
         registration = _registration(config, identity)
         security = await open_security(settings, store, self._clock, self._closing)

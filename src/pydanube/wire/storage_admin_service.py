@@ -1,4 +1,4 @@
-"""pydanube.storage.v1.StorageAdmin: sealing, looking at, reading and importing the stored history of topics."""
+"""pydanube.storage.v1.StorageAdmin: sealing, looking at, reading, importing and replacing the stored history of topics."""
 
 from bisect import bisect_left
 from typing import Final
@@ -34,6 +34,11 @@ class StorageAdminService:
             "ImportPart": self.import_part,
             "FinishImport": self.finish_import,
             "AbandonImport": self.abandon_import,
+            "BeginReplacement": self.begin_replacement,
+            "ReplacementPart": self.replacement_part,
+            "FinishReplacement": self.finish_replacement,
+            "AbandonReplacement": self.abandon_replacement,
+            "DropCopies": self.drop_copies,
         }
         return methods(SERVICE, answers)
 
@@ -101,6 +106,39 @@ class StorageAdminService:
     async def abandon_import(self, body: bytes) -> Message:
         await self._storage.abandon_import(parse(pb.AbandonImportRequest, body).topic_id)
         return pb.AbandonImportResponse()
+
+    async def begin_replacement(self, body: bytes) -> Message:
+        request = parse(pb.BeginReplacementRequest, body)
+        number = await self._storage.begin_replacement(
+            topic_of(request.topic), list(request.segment_ids), request.reason
+        )
+        return pb.BeginReplacementResponse(replacement_id=number)
+
+    async def replacement_part(self, body: bytes) -> Message:
+        request = parse(pb.ReplacementPartRequest, body)
+        await self._storage.replacement.take_part(
+            request.replacement_id,
+            topic_of(request.topic),
+            request.file_number,
+            request.position,
+            request.data,
+        )
+        return pb.ReplacementPartResponse()
+
+    async def finish_replacement(self, body: bytes) -> Message:
+        request = parse(pb.FinishReplacementRequest, body)
+        topic = topic_of(request.topic)
+        new = await self._storage.replacement.finish(request.replacement_id, topic)
+        return pb.FinishReplacementResponse(segments=[self._segment(topic, each) for each in new])
+
+    async def abandon_replacement(self, body: bytes) -> Message:
+        request = parse(pb.AbandonReplacementRequest, body)
+        await self._storage.replacement.abandon(request.replacement_id, topic_of(request.topic))
+        return pb.AbandonReplacementResponse()
+
+    async def drop_copies(self, body: bytes) -> Message:
+        dropped = await self._storage.drop_copies(topic_of(parse(pb.DropCopiesRequest, body).topic))
+        return pb.DropCopiesResponse(runs=dropped.runs, replaced_files=dropped.replaced_files)
 
     def _segment(self, topic: TopicName, descriptor: SegmentDescriptor) -> pb.Segment:
         return pb.Segment(

@@ -65,6 +65,8 @@ danube_schema.SchemaRegistry       ConfigureTopicSchema UpdateTopicValidationPol
 danube_schema.SchemaRegistry       GetTopicSchemaConfig                               ManageSchema     topic
 pydanube.storage.v1.StorageAdmin   Seal ListSegments DescribeStorage ReadSegment      ManageTopic      topic
 pydanube.storage.v1.StorageAdmin   BeginImport ImportPart FinishImport AbandonImport  ManageTopic      topic
+pydanube.storage.v1.StorageAdmin   BeginReplacement ReplacementPart FinishReplacement ManageTopic      topic
+pydanube.storage.v1.StorageAdmin   AbandonReplacement DropCopies                      ManageTopic      topic
 pydanube.storage.v1.History        ListTopics                                         Lookup           namespace
 pydanube.storage.v1.History        DescribeStorage ListSegments ReadSegment           Consume          topic
 pydanube.admin.v1.Admin            SetNamespacePolicies                               ManageNamespace  namespace
