@@ -4,90 +4,93 @@
 # source: storage_admin.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "storage_admin.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'storage_admin.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.DescriptorPool().AddSerializedFile(
-    b'\n\x13storage_admin.proto\x12\x13pydanube.storage.v1"\xae\x02\n\x07Segment\x12\x12\n\nsegment_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x07 \x01(\t\x12\x12\n\ncreated_at\x18\x08 \x01(\x04\x12\x15\n\rmin_append_ms\x18\t \x01(\x03\x12\x15\n\rmax_append_ms\x18\n \x01(\x03\x12\x16\n\x0emin_publish_ms\x18\x0b \x01(\x03\x12\x16\n\x0emax_publish_ms\x18\x0c \x01(\x03\x12\x15\n\rpayload_bytes\x18\r \x01(\x04\x12\x0c\n\x04\x65tag\x18\x0e \x01(\t\x12\r\n\x05place\x18\x0f \x01(\t"\x1c\n\x0bSealRequest\x12\r\n\x05topic\x18\x01 \x01(\t"S\n\x0cSealResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04"H\n\x13ListSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x04\x12\r\n\x05limit\x18\x03 \x01(\r"X\n\x14ListSegmentsResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment\x12\x10\n\x08has_more\x18\x02 \x01(\x08"\'\n\x16\x44\x65scribeStorageRequest\x12\r\n\x05topic\x18\x01 \x01(\t"\xaa\x02\n\x17\x44\x65scribeStorageResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04mode\x18\x02 \x01(\t\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x04\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x04\x12\x12\n\nsealed_end\x18\x05 \x01(\x04\x12\x15\n\rsegment_count\x18\x06 \x01(\x04\x12\x15\n\rsegment_bytes\x18\x07 \x01(\x04\x12\x11\n\trun_count\x18\x08 \x01(\x04\x12\x11\n\trun_bytes\x18\t \x01(\x04\x12\x15\n\rwaiting_bytes\x18\n \x01(\x04\x12\x13\n\x0blag_seconds\x18\x0b \x01(\x01\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x04\x12\x12\n\nlast_error\x18\r \x01(\t\x12\r\n\x05\x66sync\x18\x0e \x01(\t"W\n\x12ReadSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nsegment_id\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0c\n\x04size\x18\x04 \x01(\r"5\n\x13ReadSegmentResponse\x12\x10\n\x08position\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c"#\n\x12\x42\x65ginImportRequest\x12\r\n\x05topic\x18\x01 \x01(\t"\'\n\x13\x42\x65ginImportResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04"Z\n\x11ImportPartRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x66ile_number\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c"\x14\n\x12ImportPartResponse"\'\n\x13\x46inishImportRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04"S\n\x14\x46inishImportResponse\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x01(\r"(\n\x14\x41\x62\x61ndonImportRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04"\x17\n\x15\x41\x62\x61ndonImportResponse"M\n\x17\x42\x65ginReplacementRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bsegment_ids\x18\x02 \x03(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t"2\n\x18\x42\x65ginReplacementResponse\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04"t\n\x16ReplacementPartRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x13\n\x0b\x66ile_number\x18\x03 \x01(\r\x12\x10\n\x08position\x18\x04 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c"\x19\n\x17ReplacementPartResponse"A\n\x18\x46inishReplacementRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t"K\n\x19\x46inishReplacementResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment"B\n\x19\x41\x62\x61ndonReplacementRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t"\x1c\n\x1a\x41\x62\x61ndonReplacementResponse""\n\x11\x44ropCopiesRequest\x12\r\n\x05topic\x18\x01 \x01(\t":\n\x12\x44ropCopiesResponse\x12\x0c\n\x04runs\x18\x01 \x01(\r\x12\x16\n\x0ereplaced_files\x18\x02 \x01(\r"5\n\x11ListTopicsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\t"6\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x32\xc7\n\n\x0cStorageAdmin\x12K\n\x04Seal\x12 .pydanube.storage.v1.SealRequest\x1a!.pydanube.storage.v1.SealResponse\x12\x63\n\x0cListSegments\x12(.pydanube.storage.v1.ListSegmentsRequest\x1a).pydanube.storage.v1.ListSegmentsResponse\x12l\n\x0f\x44\x65scribeStorage\x12+.pydanube.storage.v1.DescribeStorageRequest\x1a,.pydanube.storage.v1.DescribeStorageResponse\x12`\n\x0bReadSegment\x12\'.pydanube.storage.v1.ReadSegmentRequest\x1a(.pydanube.storage.v1.ReadSegmentResponse\x12`\n\x0b\x42\x65ginImport\x12\'.pydanube.storage.v1.BeginImportRequest\x1a(.pydanube.storage.v1.BeginImportResponse\x12]\n\nImportPart\x12&.pydanube.storage.v1.ImportPartRequest\x1a\'.pydanube.storage.v1.ImportPartResponse\x12\x63\n\x0c\x46inishImport\x12(.pydanube.storage.v1.FinishImportRequest\x1a).pydanube.storage.v1.FinishImportResponse\x12\x66\n\rAbandonImport\x12).pydanube.storage.v1.AbandonImportRequest\x1a*.pydanube.storage.v1.AbandonImportResponse\x12o\n\x10\x42\x65ginReplacement\x12,.pydanube.storage.v1.BeginReplacementRequest\x1a-.pydanube.storage.v1.BeginReplacementResponse\x12l\n\x0fReplacementPart\x12+.pydanube.storage.v1.ReplacementPartRequest\x1a,.pydanube.storage.v1.ReplacementPartResponse\x12r\n\x11\x46inishReplacement\x12-.pydanube.storage.v1.FinishReplacementRequest\x1a..pydanube.storage.v1.FinishReplacementResponse\x12u\n\x12\x41\x62\x61ndonReplacement\x12..pydanube.storage.v1.AbandonReplacementRequest\x1a/.pydanube.storage.v1.AbandonReplacementResponse\x12]\n\nDropCopies\x12&.pydanube.storage.v1.DropCopiesRequest\x1a\'.pydanube.storage.v1.DropCopiesResponse2\x9d\x03\n\x07History\x12]\n\nListTopics\x12&.pydanube.storage.v1.ListTopicsRequest\x1a\'.pydanube.storage.v1.ListTopicsResponse\x12l\n\x0f\x44\x65scribeStorage\x12+.pydanube.storage.v1.DescribeStorageRequest\x1a,.pydanube.storage.v1.DescribeStorageResponse\x12\x63\n\x0cListSegments\x12(.pydanube.storage.v1.ListSegmentsRequest\x1a).pydanube.storage.v1.ListSegmentsResponse\x12`\n\x0bReadSegment\x12\'.pydanube.storage.v1.ReadSegmentRequest\x1a(.pydanube.storage.v1.ReadSegmentResponseb\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.DescriptorPool().AddSerializedFile(b'\n\x13storage_admin.proto\x12\x13pydanube.storage.v1\"\xae\x02\n\x07Segment\x12\x12\n\nsegment_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x07 \x01(\t\x12\x12\n\ncreated_at\x18\x08 \x01(\x04\x12\x15\n\rmin_append_ms\x18\t \x01(\x03\x12\x15\n\rmax_append_ms\x18\n \x01(\x03\x12\x16\n\x0emin_publish_ms\x18\x0b \x01(\x03\x12\x16\n\x0emax_publish_ms\x18\x0c \x01(\x03\x12\x15\n\rpayload_bytes\x18\r \x01(\x04\x12\x0c\n\x04\x65tag\x18\x0e \x01(\t\x12\r\n\x05place\x18\x0f \x01(\t\"\x1c\n\x0bSealRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"S\n\x0cSealResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04\"H\n\x13ListSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x04\x12\r\n\x05limit\x18\x03 \x01(\r\"X\n\x14ListSegmentsResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment\x12\x10\n\x08has_more\x18\x02 \x01(\x08\"\'\n\x16\x44\x65scribeStorageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\xaa\x02\n\x17\x44\x65scribeStorageResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04mode\x18\x02 \x01(\t\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x04\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x04\x12\x12\n\nsealed_end\x18\x05 \x01(\x04\x12\x15\n\rsegment_count\x18\x06 \x01(\x04\x12\x15\n\rsegment_bytes\x18\x07 \x01(\x04\x12\x11\n\trun_count\x18\x08 \x01(\x04\x12\x11\n\trun_bytes\x18\t \x01(\x04\x12\x15\n\rwaiting_bytes\x18\n \x01(\x04\x12\x13\n\x0blag_seconds\x18\x0b \x01(\x01\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x04\x12\x12\n\nlast_error\x18\r \x01(\t\x12\r\n\x05\x66sync\x18\x0e \x01(\t\"W\n\x12ReadSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nsegment_id\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0c\n\x04size\x18\x04 \x01(\r\"5\n\x13ReadSegmentResponse\x12\x10\n\x08position\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"#\n\x12\x42\x65ginImportRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"\'\n\x13\x42\x65ginImportResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"Z\n\x11ImportPartRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x66ile_number\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\x14\n\x12ImportPartResponse\"\'\n\x13\x46inishImportRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"S\n\x14\x46inishImportResponse\x12\x14\n\x0cstart_offset\x18\x01 \x01(\x04\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x01(\r\"(\n\x14\x41\x62\x61ndonImportRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"\x17\n\x15\x41\x62\x61ndonImportResponse\"M\n\x17\x42\x65ginReplacementRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bsegment_ids\x18\x02 \x03(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"2\n\x18\x42\x65ginReplacementResponse\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\"t\n\x16ReplacementPartRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x13\n\x0b\x66ile_number\x18\x03 \x01(\r\x12\x10\n\x08position\x18\x04 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\"\x19\n\x17ReplacementPartResponse\"A\n\x18\x46inishReplacementRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\"K\n\x19\x46inishReplacementResponse\x12.\n\x08segments\x18\x01 \x03(\x0b\x32\x1c.pydanube.storage.v1.Segment\"B\n\x19\x41\x62\x61ndonReplacementRequest\x12\x16\n\x0ereplacement_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\"\x1c\n\x1a\x41\x62\x61ndonReplacementResponse\"\"\n\x11\x44ropCopiesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\":\n\x12\x44ropCopiesResponse\x12\x0c\n\x04runs\x18\x01 \x01(\r\x12\x16\n\x0ereplaced_files\x18\x02 \x01(\r\"5\n\x11ListTopicsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\t\"6\n\x12ListTopicsResponse\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x10\n\x08has_more\x18\x02 \x01(\x08\x32\xc7\n\n\x0cStorageAdmin\x12K\n\x04Seal\x12 .pydanube.storage.v1.SealRequest\x1a!.pydanube.storage.v1.SealResponse\x12\x63\n\x0cListSegments\x12(.pydanube.storage.v1.ListSegmentsRequest\x1a).pydanube.storage.v1.ListSegmentsResponse\x12l\n\x0f\x44\x65scribeStorage\x12+.pydanube.storage.v1.DescribeStorageRequest\x1a,.pydanube.storage.v1.DescribeStorageResponse\x12`\n\x0bReadSegment\x12\'.pydanube.storage.v1.ReadSegmentRequest\x1a(.pydanube.storage.v1.ReadSegmentResponse\x12`\n\x0b\x42\x65ginImport\x12\'.pydanube.storage.v1.BeginImportRequest\x1a(.pydanube.storage.v1.BeginImportResponse\x12]\n\nImportPart\x12&.pydanube.storage.v1.ImportPartRequest\x1a\'.pydanube.storage.v1.ImportPartResponse\x12\x63\n\x0c\x46inishImport\x12(.pydanube.storage.v1.FinishImportRequest\x1a).pydanube.storage.v1.FinishImportResponse\x12\x66\n\rAbandonImport\x12).pydanube.storage.v1.AbandonImportRequest\x1a*.pydanube.storage.v1.AbandonImportResponse\x12o\n\x10\x42\x65ginReplacement\x12,.pydanube.storage.v1.BeginReplacementRequest\x1a-.pydanube.storage.v1.BeginReplacementResponse\x12l\n\x0fReplacementPart\x12+.pydanube.storage.v1.ReplacementPartRequest\x1a,.pydanube.storage.v1.ReplacementPartResponse\x12r\n\x11\x46inishReplacement\x12-.pydanube.storage.v1.FinishReplacementRequest\x1a..pydanube.storage.v1.FinishReplacementResponse\x12u\n\x12\x41\x62\x61ndonReplacement\x12..pydanube.storage.v1.AbandonReplacementRequest\x1a/.pydanube.storage.v1.AbandonReplacementResponse\x12]\n\nDropCopies\x12&.pydanube.storage.v1.DropCopiesRequest\x1a\'.pydanube.storage.v1.DropCopiesResponse2\x9d\x03\n\x07History\x12]\n\nListTopics\x12&.pydanube.storage.v1.ListTopicsRequest\x1a\'.pydanube.storage.v1.ListTopicsResponse\x12l\n\x0f\x44\x65scribeStorage\x12+.pydanube.storage.v1.DescribeStorageRequest\x1a,.pydanube.storage.v1.DescribeStorageResponse\x12\x63\n\x0cListSegments\x12(.pydanube.storage.v1.ListSegmentsRequest\x1a).pydanube.storage.v1.ListSegmentsResponse\x12`\n\x0bReadSegment\x12\'.pydanube.storage.v1.ReadSegmentRequest\x1a(.pydanube.storage.v1.ReadSegmentResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "storage_admin_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'storage_admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_SEGMENT"]._serialized_start = 45
-    _globals["_SEGMENT"]._serialized_end = 347
-    _globals["_SEALREQUEST"]._serialized_start = 349
-    _globals["_SEALREQUEST"]._serialized_end = 377
-    _globals["_SEALRESPONSE"]._serialized_start = 379
-    _globals["_SEALRESPONSE"]._serialized_end = 462
-    _globals["_LISTSEGMENTSREQUEST"]._serialized_start = 464
-    _globals["_LISTSEGMENTSREQUEST"]._serialized_end = 536
-    _globals["_LISTSEGMENTSRESPONSE"]._serialized_start = 538
-    _globals["_LISTSEGMENTSRESPONSE"]._serialized_end = 626
-    _globals["_DESCRIBESTORAGEREQUEST"]._serialized_start = 628
-    _globals["_DESCRIBESTORAGEREQUEST"]._serialized_end = 667
-    _globals["_DESCRIBESTORAGERESPONSE"]._serialized_start = 670
-    _globals["_DESCRIBESTORAGERESPONSE"]._serialized_end = 968
-    _globals["_READSEGMENTREQUEST"]._serialized_start = 970
-    _globals["_READSEGMENTREQUEST"]._serialized_end = 1057
-    _globals["_READSEGMENTRESPONSE"]._serialized_start = 1059
-    _globals["_READSEGMENTRESPONSE"]._serialized_end = 1112
-    _globals["_BEGINIMPORTREQUEST"]._serialized_start = 1114
-    _globals["_BEGINIMPORTREQUEST"]._serialized_end = 1149
-    _globals["_BEGINIMPORTRESPONSE"]._serialized_start = 1151
-    _globals["_BEGINIMPORTRESPONSE"]._serialized_end = 1190
-    _globals["_IMPORTPARTREQUEST"]._serialized_start = 1192
-    _globals["_IMPORTPARTREQUEST"]._serialized_end = 1282
-    _globals["_IMPORTPARTRESPONSE"]._serialized_start = 1284
-    _globals["_IMPORTPARTRESPONSE"]._serialized_end = 1304
-    _globals["_FINISHIMPORTREQUEST"]._serialized_start = 1306
-    _globals["_FINISHIMPORTREQUEST"]._serialized_end = 1345
-    _globals["_FINISHIMPORTRESPONSE"]._serialized_start = 1347
-    _globals["_FINISHIMPORTRESPONSE"]._serialized_end = 1430
-    _globals["_ABANDONIMPORTREQUEST"]._serialized_start = 1432
-    _globals["_ABANDONIMPORTREQUEST"]._serialized_end = 1472
-    _globals["_ABANDONIMPORTRESPONSE"]._serialized_start = 1474
-    _globals["_ABANDONIMPORTRESPONSE"]._serialized_end = 1497
-    _globals["_BEGINREPLACEMENTREQUEST"]._serialized_start = 1499
-    _globals["_BEGINREPLACEMENTREQUEST"]._serialized_end = 1576
-    _globals["_BEGINREPLACEMENTRESPONSE"]._serialized_start = 1578
-    _globals["_BEGINREPLACEMENTRESPONSE"]._serialized_end = 1628
-    _globals["_REPLACEMENTPARTREQUEST"]._serialized_start = 1630
-    _globals["_REPLACEMENTPARTREQUEST"]._serialized_end = 1746
-    _globals["_REPLACEMENTPARTRESPONSE"]._serialized_start = 1748
-    _globals["_REPLACEMENTPARTRESPONSE"]._serialized_end = 1773
-    _globals["_FINISHREPLACEMENTREQUEST"]._serialized_start = 1775
-    _globals["_FINISHREPLACEMENTREQUEST"]._serialized_end = 1840
-    _globals["_FINISHREPLACEMENTRESPONSE"]._serialized_start = 1842
-    _globals["_FINISHREPLACEMENTRESPONSE"]._serialized_end = 1917
-    _globals["_ABANDONREPLACEMENTREQUEST"]._serialized_start = 1919
-    _globals["_ABANDONREPLACEMENTREQUEST"]._serialized_end = 1985
-    _globals["_ABANDONREPLACEMENTRESPONSE"]._serialized_start = 1987
-    _globals["_ABANDONREPLACEMENTRESPONSE"]._serialized_end = 2015
-    _globals["_DROPCOPIESREQUEST"]._serialized_start = 2017
-    _globals["_DROPCOPIESREQUEST"]._serialized_end = 2051
-    _globals["_DROPCOPIESRESPONSE"]._serialized_start = 2053
-    _globals["_DROPCOPIESRESPONSE"]._serialized_end = 2111
-    _globals["_LISTTOPICSREQUEST"]._serialized_start = 2113
-    _globals["_LISTTOPICSREQUEST"]._serialized_end = 2166
-    _globals["_LISTTOPICSRESPONSE"]._serialized_start = 2168
-    _globals["_LISTTOPICSRESPONSE"]._serialized_end = 2222
-    _globals["_STORAGEADMIN"]._serialized_start = 2225
-    _globals["_STORAGEADMIN"]._serialized_end = 3576
-    _globals["_HISTORY"]._serialized_start = 3579
-    _globals["_HISTORY"]._serialized_end = 3992
+  DESCRIPTOR._loaded_options = None
+  _globals['_SEGMENT']._serialized_start=45
+  _globals['_SEGMENT']._serialized_end=347
+  _globals['_SEALREQUEST']._serialized_start=349
+  _globals['_SEALREQUEST']._serialized_end=377
+  _globals['_SEALRESPONSE']._serialized_start=379
+  _globals['_SEALRESPONSE']._serialized_end=462
+  _globals['_LISTSEGMENTSREQUEST']._serialized_start=464
+  _globals['_LISTSEGMENTSREQUEST']._serialized_end=536
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_start=538
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_end=626
+  _globals['_DESCRIBESTORAGEREQUEST']._serialized_start=628
+  _globals['_DESCRIBESTORAGEREQUEST']._serialized_end=667
+  _globals['_DESCRIBESTORAGERESPONSE']._serialized_start=670
+  _globals['_DESCRIBESTORAGERESPONSE']._serialized_end=968
+  _globals['_READSEGMENTREQUEST']._serialized_start=970
+  _globals['_READSEGMENTREQUEST']._serialized_end=1057
+  _globals['_READSEGMENTRESPONSE']._serialized_start=1059
+  _globals['_READSEGMENTRESPONSE']._serialized_end=1112
+  _globals['_BEGINIMPORTREQUEST']._serialized_start=1114
+  _globals['_BEGINIMPORTREQUEST']._serialized_end=1149
+  _globals['_BEGINIMPORTRESPONSE']._serialized_start=1151
+  _globals['_BEGINIMPORTRESPONSE']._serialized_end=1190
+  _globals['_IMPORTPARTREQUEST']._serialized_start=1192
+  _globals['_IMPORTPARTREQUEST']._serialized_end=1282
+  _globals['_IMPORTPARTRESPONSE']._serialized_start=1284
+  _globals['_IMPORTPARTRESPONSE']._serialized_end=1304
+  _globals['_FINISHIMPORTREQUEST']._serialized_start=1306
+  _globals['_FINISHIMPORTREQUEST']._serialized_end=1345
+  _globals['_FINISHIMPORTRESPONSE']._serialized_start=1347
+  _globals['_FINISHIMPORTRESPONSE']._serialized_end=1430
+  _globals['_ABANDONIMPORTREQUEST']._serialized_start=1432
+  _globals['_ABANDONIMPORTREQUEST']._serialized_end=1472
+  _globals['_ABANDONIMPORTRESPONSE']._serialized_start=1474
+  _globals['_ABANDONIMPORTRESPONSE']._serialized_end=1497
+  _globals['_BEGINREPLACEMENTREQUEST']._serialized_start=1499
+  _globals['_BEGINREPLACEMENTREQUEST']._serialized_end=1576
+  _globals['_BEGINREPLACEMENTRESPONSE']._serialized_start=1578
+  _globals['_BEGINREPLACEMENTRESPONSE']._serialized_end=1628
+  _globals['_REPLACEMENTPARTREQUEST']._serialized_start=1630
+  _globals['_REPLACEMENTPARTREQUEST']._serialized_end=1746
+  _globals['_REPLACEMENTPARTRESPONSE']._serialized_start=1748
+  _globals['_REPLACEMENTPARTRESPONSE']._serialized_end=1773
+  _globals['_FINISHREPLACEMENTREQUEST']._serialized_start=1775
+  _globals['_FINISHREPLACEMENTREQUEST']._serialized_end=1840
+  _globals['_FINISHREPLACEMENTRESPONSE']._serialized_start=1842
+  _globals['_FINISHREPLACEMENTRESPONSE']._serialized_end=1917
+  _globals['_ABANDONREPLACEMENTREQUEST']._serialized_start=1919
+  _globals['_ABANDONREPLACEMENTREQUEST']._serialized_end=1985
+  _globals['_ABANDONREPLACEMENTRESPONSE']._serialized_start=1987
+  _globals['_ABANDONREPLACEMENTRESPONSE']._serialized_end=2015
+  _globals['_DROPCOPIESREQUEST']._serialized_start=2017
+  _globals['_DROPCOPIESREQUEST']._serialized_end=2051
+  _globals['_DROPCOPIESRESPONSE']._serialized_start=2053
+  _globals['_DROPCOPIESRESPONSE']._serialized_end=2111
+  _globals['_LISTTOPICSREQUEST']._serialized_start=2113
+  _globals['_LISTTOPICSREQUEST']._serialized_end=2166
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=2168
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=2222
+  _globals['_STORAGEADMIN']._serialized_start=2225
+  _globals['_STORAGEADMIN']._serialized_end=3576
+  _globals['_HISTORY']._serialized_start=3579
+  _globals['_HISTORY']._serialized_end=3992
 # @@protoc_insertion_point(module_scope)

@@ -7,23 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Segment(_message.Message):
-    __slots__ = (
-        "segment_id",
-        "topic_id",
-        "epoch",
-        "start_offset",
-        "end_offset",
-        "size",
-        "checksum",
-        "created_at",
-        "min_append_ms",
-        "max_append_ms",
-        "min_publish_ms",
-        "max_publish_ms",
-        "payload_bytes",
-        "etag",
-        "place",
-    )
+    __slots__ = ("segment_id", "topic_id", "epoch", "start_offset", "end_offset", "size", "checksum", "created_at", "min_append_ms", "max_append_ms", "min_publish_ms", "max_publish_ms", "payload_bytes", "etag", "place")
     SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -54,24 +38,7 @@ class Segment(_message.Message):
     payload_bytes: int
     etag: str
     place: str
-    def __init__(
-        self,
-        segment_id: _Optional[str] = ...,
-        topic_id: _Optional[int] = ...,
-        epoch: _Optional[int] = ...,
-        start_offset: _Optional[int] = ...,
-        end_offset: _Optional[int] = ...,
-        size: _Optional[int] = ...,
-        checksum: _Optional[str] = ...,
-        created_at: _Optional[int] = ...,
-        min_append_ms: _Optional[int] = ...,
-        max_append_ms: _Optional[int] = ...,
-        min_publish_ms: _Optional[int] = ...,
-        max_publish_ms: _Optional[int] = ...,
-        payload_bytes: _Optional[int] = ...,
-        etag: _Optional[str] = ...,
-        place: _Optional[str] = ...,
-    ) -> None: ...
+    def __init__(self, segment_id: _Optional[str] = ..., topic_id: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., created_at: _Optional[int] = ..., min_append_ms: _Optional[int] = ..., max_append_ms: _Optional[int] = ..., min_publish_ms: _Optional[int] = ..., max_publish_ms: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., etag: _Optional[str] = ..., place: _Optional[str] = ...) -> None: ...
 
 class SealRequest(_message.Message):
     __slots__ = ("topic",)
@@ -85,11 +52,7 @@ class SealResponse(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
     next_offset: int
-    def __init__(
-        self,
-        segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...,
-        next_offset: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("topic", "from_offset", "limit")
@@ -99,9 +62,7 @@ class ListSegmentsRequest(_message.Message):
     topic: str
     from_offset: int
     limit: int
-    def __init__(
-        self, topic: _Optional[str] = ..., from_offset: _Optional[int] = ..., limit: _Optional[int] = ...
-    ) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., from_offset: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListSegmentsResponse(_message.Message):
     __slots__ = ("segments", "has_more")
@@ -109,9 +70,7 @@ class ListSegmentsResponse(_message.Message):
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
     has_more: bool
-    def __init__(
-        self, segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., has_more: _Optional[bool] = ...
-    ) -> None: ...
+    def __init__(self, segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class DescribeStorageRequest(_message.Message):
     __slots__ = ("topic",)
@@ -120,22 +79,7 @@ class DescribeStorageRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DescribeStorageResponse(_message.Message):
-    __slots__ = (
-        "topic",
-        "mode",
-        "start_offset",
-        "next_offset",
-        "sealed_end",
-        "segment_count",
-        "segment_bytes",
-        "run_count",
-        "run_bytes",
-        "waiting_bytes",
-        "lag_seconds",
-        "failures",
-        "last_error",
-        "fsync",
-    )
+    __slots__ = ("topic", "mode", "start_offset", "next_offset", "sealed_end", "segment_count", "segment_bytes", "run_count", "run_bytes", "waiting_bytes", "lag_seconds", "failures", "last_error", "fsync")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -164,23 +108,7 @@ class DescribeStorageResponse(_message.Message):
     failures: int
     last_error: str
     fsync: str
-    def __init__(
-        self,
-        topic: _Optional[str] = ...,
-        mode: _Optional[str] = ...,
-        start_offset: _Optional[int] = ...,
-        next_offset: _Optional[int] = ...,
-        sealed_end: _Optional[int] = ...,
-        segment_count: _Optional[int] = ...,
-        segment_bytes: _Optional[int] = ...,
-        run_count: _Optional[int] = ...,
-        run_bytes: _Optional[int] = ...,
-        waiting_bytes: _Optional[int] = ...,
-        lag_seconds: _Optional[float] = ...,
-        failures: _Optional[int] = ...,
-        last_error: _Optional[str] = ...,
-        fsync: _Optional[str] = ...,
-    ) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., mode: _Optional[str] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., sealed_end: _Optional[int] = ..., segment_count: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., run_count: _Optional[int] = ..., run_bytes: _Optional[int] = ..., waiting_bytes: _Optional[int] = ..., lag_seconds: _Optional[float] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ..., fsync: _Optional[str] = ...) -> None: ...
 
 class ReadSegmentRequest(_message.Message):
     __slots__ = ("topic", "segment_id", "position", "size")
@@ -192,13 +120,7 @@ class ReadSegmentRequest(_message.Message):
     segment_id: str
     position: int
     size: int
-    def __init__(
-        self,
-        topic: _Optional[str] = ...,
-        segment_id: _Optional[str] = ...,
-        position: _Optional[int] = ...,
-        size: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., segment_id: _Optional[str] = ..., position: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
 
 class ReadSegmentResponse(_message.Message):
     __slots__ = ("position", "data")
@@ -230,13 +152,7 @@ class ImportPartRequest(_message.Message):
     file_number: int
     position: int
     data: bytes
-    def __init__(
-        self,
-        topic_id: _Optional[int] = ...,
-        file_number: _Optional[int] = ...,
-        position: _Optional[int] = ...,
-        data: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, topic_id: _Optional[int] = ..., file_number: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ImportPartResponse(_message.Message):
     __slots__ = ()
@@ -256,12 +172,7 @@ class FinishImportResponse(_message.Message):
     start_offset: int
     next_offset: int
     segments: int
-    def __init__(
-        self,
-        start_offset: _Optional[int] = ...,
-        next_offset: _Optional[int] = ...,
-        segments: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
 
 class AbandonImportRequest(_message.Message):
     __slots__ = ("topic_id",)
@@ -281,12 +192,7 @@ class BeginReplacementRequest(_message.Message):
     topic: str
     segment_ids: _containers.RepeatedScalarFieldContainer[str]
     reason: str
-    def __init__(
-        self,
-        topic: _Optional[str] = ...,
-        segment_ids: _Optional[_Iterable[str]] = ...,
-        reason: _Optional[str] = ...,
-    ) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., segment_ids: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class BeginReplacementResponse(_message.Message):
     __slots__ = ("replacement_id",)
@@ -306,14 +212,7 @@ class ReplacementPartRequest(_message.Message):
     file_number: int
     position: int
     data: bytes
-    def __init__(
-        self,
-        replacement_id: _Optional[int] = ...,
-        topic: _Optional[str] = ...,
-        file_number: _Optional[int] = ...,
-        position: _Optional[int] = ...,
-        data: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, replacement_id: _Optional[int] = ..., topic: _Optional[str] = ..., file_number: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ReplacementPartResponse(_message.Message):
     __slots__ = ()
