@@ -1,0 +1,148 @@
+"""Batches of payloads as batches of rows, on an executor."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.schemas.avro_schema import AvroSchema
+from pydanube.schemas.json_schema import JsonSchema
+from pydanube.schemas.protobuf_schema import ProtobufSchema
+from pydanube.spark.decoding.avro_rows import AvroTable
+from pydanube.spark.decoding.json_rows import JsonTable
+from pydanube.spark.decoding.payloads import BadPayload, DecodeRow, Row, TableFormat, misfit
+from pydanube.spark.decoding.plain_rows import PlainTable
+from pydanube.spark.decoding.protobuf_rows import ProtobufTable
+from pydanube.spark.decoding.schema_sources import Definition, LoadedSchemas, definition_of
+
+DECODERS_MAX: Final = 256
+"""Versions remembered by one task; those used longest ago are made again."""
+
+REASON_CHARACTERS_MAX: Final = 500
+
+ROW: Final = "row"
+ERROR: Final = "error"
+
+
+def table_format(definition: Definition) -> TableFormat:
+    """The columns a schema makes, and what fills them; Rejected if it cannot be understood."""
+    schema = definition.parsed()
+    match schema:
+        case JsonSchema():
+            return JsonTable(schema, definition.references)
+        case AvroSchema():
+            return AvroTable(schema)
+        case ProtobufSchema():
+            return ProtobufTable(schema)
+        case _:
+            return PlainTable(schema.kind)
+
+
+class BatchDecoder:
+    """Decodes for one task: each payload by the version it names, into the columns of the table."""
+
+    def __init__(self, schemas: LoadedSchemas) -> None:
+        self._schemas = schemas
+        self._format = table_format(schemas.table)
+        self._decoders: dict[tuple[int | None, int | None], DecodeRow] = {}
+        columns = self._format.columns
+        self._row_type = pa.struct(list(columns))
+        self._nothing: Row = (None,) * len(columns)
+
+    def decode(self, ids: pa.Array, versions: pa.Array, payloads: pa.Array) -> pa.StructArray:
+        """A struct of `row`, null where the payload makes none, and `error`, null where it does."""
+        rows: list[Row] = []
+        errors: list[str | None] = []
+        named: tuple[int | None, int | None] | None = None
+        decode = _refuse_all("")
+        for named_now, payload in zip(
+            zip(ids.to_pylist(), versions.to_pylist(), strict=True), payloads.to_pylist(), strict=True
+        ):
+            if named_now != named:
+                named, decode = named_now, self._decoder(named_now)
+            try:
+                rows.append(decode(payload))
+                errors.append(None)
+            except BadPayload as bad:
+                rows.append(self._nothing)
+                errors.append(bad.explained()[:REASON_CHARACTERS_MAX])
+        columns = self._columns(rows, errors)
+        bad_rows = pa.array([error is not None for error in errors])
+        row = pa.StructArray.from_arrays(columns, fields=list(self._format.columns), mask=bad_rows)
+        return pa.StructArray.from_arrays([row, pa.array(errors, pa.string())], names=[ROW, ERROR])
+
+    def _columns(self, rows: list[Row], errors: list[str | None]) -> list[pa.Array]:
+        fields = list(self._format.columns)
+        values: list[Sequence[object]] = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
+        try:
+            return [pa.array(column, type=field.type) for column, field in zip(values, fields, strict=True)]
+        except _UNFIT:
+            # Rare: a value the format allows and the column cannot hold. Each row is tried alone.
+            for index, row in enumerate(rows):
+                unfit = self._unfit(row)
+                if unfit is not None:
+                    rows[index], errors[index] = self._nothing, unfit
+            return [
+                pa.array([row[place] for row in rows], type=field.type) for place, field in enumerate(fields)
+            ]
+
+    def _unfit(self, row: Row) -> str | None:
+        for value, field in zip(row, self._format.columns, strict=True):
+            try:
+                pa.array([value], type=field.type)
+            except _UNFIT:
+                bad = misfit(field.type)
+                bad.where.append(field.name)
+                return bad.explained()
+        return None
+
+    def _decoder(self, named: tuple[int | None, int | None]) -> DecodeRow:
+        decoder = self._decoders.pop(named, None) or self._make_decoder(*named)
+        if len(self._decoders) >= DECODERS_MAX:
+            self._decoders.pop(next(iter(self._decoders)))
+        self._decoders[named] = decoder
+        return decoder
+
+    def _make_decoder(self, schema_id: int | None, version: int | None) -> DecodeRow:
+        schemas = self._schemas
+        if schemas.schema_id is None or (not schema_id and schemas.unnamed_rows == "decode"):
+            return self._format.decoder(schemas.table.parsed())
+        if not schema_id:
+            return _refuse_all("the message names no schema")
+        if schema_id != schemas.schema_id:
+            return _refuse_all(
+                f"schema {schema_id} is not of subject {schemas.subject!r}, whose id is {schemas.schema_id}"
+            )
+        definition = self._definition(version or 1)
+        if definition is None:
+            return _refuse_all(f"subject {schemas.subject!r} has no version {version or 1}")
+        if definition.kind is not schemas.table.kind:
+            return _refuse_all(
+                f"version {version or 1} of subject {schemas.subject!r} is {definition.kind.value}, "
+                f"the table is {schemas.table.kind.value}"
+            )
+        return self._format.decoder(definition.parsed())
+
+    def _definition(self, version: int) -> Definition | None:
+        """Of a version of the subject; asks the registry for one that was registered after the query was made."""
+        known = self._schemas.versions.get(version)
+        if known is not None or self._schemas.connection is None or self._schemas.schema_id is None:
+            return known
+        with self._schemas.connection.client() as client:
+            try:
+                return definition_of(client, client.schemas.get(self._schemas.schema_id, version))
+            except Rejected as error:
+                if error.code is ErrorCode.SCHEMA_UNKNOWN:
+                    return None
+                raise
+
+
+def _refuse_all(reason: str) -> DecodeRow:
+    def refuse(payload: bytes) -> Row:
+        raise BadPayload(reason)
+
+    return refuse
+
+
+_UNFIT: Final = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, ValueError, TypeError)
