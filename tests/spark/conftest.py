@@ -1,5 +1,6 @@
 """Spark tests: one session for all of them, on one worker; a broker in a process of its own for each module."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            # PySpark leaves the socket that a result came through to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def collected_garbage() -> Iterator[None]:
+    """Sockets of results are gone before the next test, which may be one that wants no warning of them."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
