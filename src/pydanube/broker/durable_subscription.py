@@ -229,7 +229,9 @@ class DurableSubscription(Subscription):
         shift = now_ms - self._clock.now_ms()
         if deliver_after:
             deliver_at = max(deliver_at, append_ms + deliver_after)
-        return max(deliver_at + shift, 1) if deliver_at else 0, append_ms + ttl + shift if ttl else 0
+        # What expired before the machine's clock began did so at a negative time; 0 would be no limit.
+        expires = (append_ms + ttl + shift or -1) if ttl else 0
+        return max(deliver_at + shift, 1) if deliver_at else 0, expires
 
     def _take_apart(self, row: Row, behind: list[Row]) -> None:
         """Put the messages of a batch, one by one, in front of what was read behind it."""

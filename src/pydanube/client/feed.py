@@ -61,8 +61,8 @@ class TopicFeed(ABC):
         """The broker agreed."""
 
     @abstractmethod
-    def _received(self, items: list[Item]) -> None:
-        """Take note of what goes to the inbox."""
+    def _received(self, items: list[Item]) -> list[Item]:
+        """Take note of what has come; return what goes to the inbox."""
 
     @abstractmethod
     def _channel_lost(self) -> None:
@@ -119,8 +119,7 @@ class TopicFeed(ABC):
             self._credit.delivered(
                 sum([item.messages for item in items]), sum([len(item.body) for item in items])
             )
-            self._received(items)
-            self._inbox.put(self, items)
+            self._inbox.put(self, self._received(items))
         elif frame.kind == frames.CLOSED and self._connection is not None:
             self._let_go()
             self._closed_by_broker()

@@ -16,6 +16,7 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.bodies import Item
+from pydanube.protocol.native.removed import is_removed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,8 @@ class ReadTopic(TopicFeed):
         if opened.HasField("end_offset"):
             self._end = Position.offset(opened.end_offset)
 
-    def _received(self, items: list[Item]) -> None:
+    def _received(self, items: list[Item]) -> list[Item]:
+        """Offsets come one after the other; what was removed of them is left out here."""
         self._patience.succeeded()
         for item in items:
             first = item.base + item.skip
@@ -67,6 +69,11 @@ class ReadTopic(TopicFeed):
                     ErrorCode.PROTOCOL_VIOLATION,
                 )
             self._start = Position.offset(first + item.messages)
+        kept = [item for item in items if not is_removed(item.body)]
+        if len(kept) < len(items):
+            left_out = [item for item in items if item not in kept]
+            self.taken(sum([item.messages for item in left_out]), sum([len(item.body) for item in left_out]))
+        return kept
 
     def _channel_lost(self) -> None:
         """What is buffered stays: reading goes on behind it."""

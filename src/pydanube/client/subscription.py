@@ -119,9 +119,10 @@ class SubscribedTopic(TopicFeed):
     def _opened(self, body: bytes) -> None:
         self.is_reliable = pb.Subscribed.FromString(body).dispatch == pb.RELIABLE
 
-    def _received(self, items: list[Item]) -> None:
+    def _received(self, items: list[Item]) -> list[Item]:
         """Messages that come are a sign that things go well."""
         self._patience.succeeded()
+        return items
 
     def _channel_lost(self) -> None:
         self._acks.clear()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydanube.history.columns import SEGMENT_SCHEMA
-from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
+from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE, REMOVED_TTL_MS
 from pydanube.protocol.native.timing import TTL_ATTRIBUTE
 
 Chosen = npt.NDArray[np.bool_]
@@ -51,7 +51,7 @@ def _blank(why: str) -> dict[str, object]:
         "append_time": 0,
         "producer_name": "",
         # Over since a millisecond after it came, so that subscriptions pass over it as they do over every expired one.
-        "attributes": [(REMOVED_ATTRIBUTE, why), (TTL_ATTRIBUTE, "1")],
+        "attributes": [(REMOVED_ATTRIBUTE, why), (TTL_ATTRIBUTE, str(REMOVED_TTL_MS))],
         "payload": b"",
         "producer_id": 0,
     }
