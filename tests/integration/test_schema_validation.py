@@ -64,7 +64,7 @@ async def test_enforced_over_grpc(
     stream = await client.consume(TOPIC)
     for _ in range(2):  # the second time everything is in memory
         if problem:
-            with refused(Status.PERMISSION_DENIED, problem):
+            with refused(Status.INVALID_ARGUMENT, problem):
                 await people.send(payload, **fields)
         else:
             await people.send(payload, **fields)
@@ -153,7 +153,7 @@ async def test_topics_without_subject_take_everything_and_count_it(start_broker:
     assert (await broker.metric(CHECKED), await broker.metric(FAILURES)) == (2, 0)
     await register(client, "text")
     await configure(client, TOPIC, "text", payloads=False)
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await producer.send("three")
     assert (await broker.metric(CHECKED), await broker.metric(FAILURES)) == (3, 1)
 
@@ -163,7 +163,7 @@ async def test_without_payload_validation_only_the_name_of_the_schema_counts(
 ) -> None:
     await configure(client, TOPIC, "person", payloads=False)
     await people.send(BAD, schema_id=1, schema_version=77)
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await people.send(GOOD, schema_id=2)
 
 
@@ -171,10 +171,10 @@ async def test_every_message_is_checked_by_its_own_version(client: WireClient, p
     wider = PERSON.replace(b'"string"', b'["string", "integer"]')
     assert (await register(client, "person", wider, "json_schema")).version == 2
     await people.send(BAD, schema_id=1, schema_version=2)
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await people.send(BAD, schema_id=1, schema_version=1)
     await ask(client, "DeleteSchemaVersion", subject="person", version=2)
-    with refused(Status.PERMISSION_DENIED, "no version 2"):
+    with refused(Status.INVALID_ARGUMENT, "no version 2"):
         await people.send(BAD, schema_id=1, schema_version=2)
 
 
@@ -201,7 +201,7 @@ async def test_payloads_of_every_format(
     await configure(client, TOPIC, "s")
     await producer.send(good, schema_id=1, schema_version=1)
     if bad is not None:
-        with refused(Status.PERMISSION_DENIED):
+        with refused(Status.INVALID_ARGUMENT):
             await producer.send(bad, schema_id=1, schema_version=1)
 
 
@@ -210,7 +210,7 @@ async def test_non_reliable_topics_are_checked_too(broker: RunningBroker, client
     producer = await client.create_producer(TOPIC, reliable=False)
     await configure(client, TOPIC, "person")
     stream = await client.consume(TOPIC)
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await producer.send(BAD, schema_id=1)
     await producer.send(GOOD, schema_id=1)
     native = await (await broker.native()).open_producer(TOPIC, "native", reliable=False)
@@ -285,7 +285,7 @@ async def test_a_large_batch_is_checked_in_turns(broker: RunningBroker, people: 
 async def test_a_large_payload_is_checked_beside_the_loop(client: WireClient, people: Producer) -> None:
     large = json.dumps({"name": "x" * 900_000}).encode()
     await people.send(large, schema_id=1)
-    with refused(Status.PERMISSION_DENIED, "not JSON"):
+    with refused(Status.INVALID_ARGUMENT, "not JSON"):
         await people.send(large[:-1], schema_id=1)
 
 
@@ -345,7 +345,7 @@ async def test_a_configuration_is_told_and_outlives_a_restart(
         assert (config.schema_subject, config.validation_policy) == ("other", "enforce")
         assert (config.enable_payload_validation, config.schema_id) == (False, 2)
         producer = await broker.client().create_producer(TOPIC, people.name)
-        with refused(Status.PERMISSION_DENIED):
+        with refused(Status.INVALID_ARGUMENT):
             await producer.send(GOOD, schema_id=1)
         await broker.restart()
 
@@ -392,7 +392,7 @@ async def test_all_partitions_are_configured_by_the_name_of_the_topic(client: Wi
     producers = [await client.create_producer(f"{TOPIC}-part-{n}") for n in range(3)]
     await configure(client, TOPIC, "person")
     for producer in producers:
-        with refused(Status.PERMISSION_DENIED):
+        with refused(Status.INVALID_ARGUMENT):
             await producer.send(BAD, schema_id=1)
     assert (await ask(client, "GetTopicSchemaConfig", topic_name=TOPIC)).schema_subject == "person"
 
@@ -405,7 +405,7 @@ async def test_a_partition_made_later_follows_what_the_others_do(
     await client.create_producer(f"{TOPIC}-part-0")
     await configure(client, TOPIC, "person")
     late = await client.create_producer(f"{TOPIC}-part-1")
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await late.send(BAD, schema_id=1)
     with refused(Status.FAILED_PRECONDITION, "person"):
         await client.create_producer(f"{TOPIC}-part-2", **_by("other"))
@@ -413,7 +413,7 @@ async def test_a_partition_made_later_follows_what_the_others_do(
         await ask(client, "GetTopicSchemaConfig", topic_name=f"{TOPIC}-part-2")
     await broker.restart()
     late = await broker.client().create_producer(f"{TOPIC}-part-1")
-    with refused(Status.PERMISSION_DENIED):
+    with refused(Status.INVALID_ARGUMENT):
         await late.send(BAD, schema_id=1)
 
 
@@ -433,7 +433,7 @@ async def test_the_subject_of_the_first_producer_is_that_of_all_partitions(clien
         enable_payload_validation=True,
     )
     for producer in (first, second):
-        with refused(Status.PERMISSION_DENIED):
+        with refused(Status.INVALID_ARGUMENT):
             await producer.send(BAD, schema_id=1)
 
 
@@ -445,7 +445,7 @@ async def test_a_partition_made_while_the_others_are_configured_is_not_forgotten
         *(client.create_producer(f"{TOPIC}-part-{n}") for n in range(1, 20)),
     )
     for producer in producers:
-        with refused(Status.PERMISSION_DENIED):
+        with refused(Status.INVALID_ARGUMENT):
             await producer.send(BAD, schema_id=1)
 
 

@@ -76,10 +76,10 @@ class ErrorCode(Enum):
     # Tools show the text of a failed registration whatever the status; INTERNAL is what they know.
     SCHEMA_INVALID = (108, Status.INTERNAL, "the schema is of no known type or cannot be understood")
     CLUSTER_ONLY = (110, Status.UNIMPLEMENTED, "only a broker that is part of a cluster can do that")
-    PAYLOAD_INVALID = (109, Status.PERMISSION_DENIED, "the payload does not fit the schema of the topic")
+    PAYLOAD_INVALID = (109, Status.INVALID_ARGUMENT, "the payload does not fit the schema of the topic")
     SCHEMA_MISMATCH = (
         111,
-        Status.PERMISSION_DENIED,
+        Status.INVALID_ARGUMENT,
         "the message names no schema, or not one of the topic's subject",
     )
 

@@ -40,8 +40,6 @@ class ClientProgram:
     """What this client has no words for; scenarios that need it are left out for it."""
     may_stop_when_cut_off: bool = False
     """Its consumers reopen at once when a connection breaks, and stop for good if that meets its last breath."""
-    resends_when_denied: bool = False
-    """Answers PERMISSION_DENIED by creating the producer anew and sending again, without end."""
     missing_topic_code: str = ""
     """How subscribing to a missing topic fails; empty if the client finds out by itself."""
 
@@ -148,7 +146,6 @@ PROGRAMS: Mapping[str, ClientProgram] = {
             ("java", "javac", "mvn"),
             build_java,
             lacks=frozenset({"empty definitions", "keys", "nack", "unasked partitions"}),
-            resends_when_denied=True,
             missing_topic_code="NOT_FOUND",
         ),
     )
