@@ -15,8 +15,8 @@ from pydanube.spark.topics import TopicPart
 Word = Literal["earliest", "latest"]
 Place = Word | int
 """In one part."""
-OffsetAt = Callable[[TopicPart, int], int]
-"""The first offset of a part that was appended at or after some Unix milliseconds."""
+OffsetAt = Callable[[int], int]
+"""The first offset that was appended at or after some Unix milliseconds."""
 
 WORDS: Final = ("earliest", "latest")
 EXAMPLE: Final = '{"/default/orders": {"0": 12, "1": "earliest"}}'
@@ -95,7 +95,7 @@ class Wanted:
     def offset(self, part: TopicPart, available: range, offset_at: OffsetAt) -> int:
         """The offset this means in a part; one that was said outright may not be available."""
         if self.append_ms is not None:
-            return offset_at(part, self.append_ms)
+            return offset_at(self.append_ms)
         place = self.whole.get(part.name, self.whole.get(part.topic))
         if place is None:
             place = self.places.get(part.topic, {}).get(part.partition, self.otherwise)

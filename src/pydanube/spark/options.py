@@ -38,6 +38,8 @@ class ReadOptions:
     pattern: str | None = None
     start: Wanted = EARLIEST
     end: Wanted = LATEST
+    is_bounded: bool = False
+    """Whether `end` was said, so that a stream has one too."""
     ranges: Mapping[str, tuple[range, ...]] | None = None
     """By the names of parts; instead of topics, start and end."""
     columns: tuple[str, ...] = ALL_COLUMNS
@@ -65,6 +67,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         pattern=pattern,
         start=_wanted(given, "starting"),
         end=_wanted(given, "ending"),
+        is_bounded=bool(given.get("endingOffsets") or given.get("endingTimestamp")),
         ranges=None if ranges is None else _ranges(ranges),
         columns=_columns(given.get("columns")),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
 from pydanube.spark.data_loss import check_loss
 from pydanube.spark.filters import Narrowing
+from pydanube.spark.offsets import Wanted
 from pydanube.spark.options import ReadOptions
 from pydanube.spark.segment_files import OutOfReach, open_segment
 from pydanube.spark.slice_reader import is_direct, row_groups
@@ -45,24 +47,43 @@ def fix_ranges(client: blocking.Client, options: ReadOptions) -> dict[str, tuple
         Rejected: an offset was asked for that is not there yet, or is no more.
     """
     parts = parts_of(client, options)
-    options.start.check(parts, what="startingOffsets")
-    options.end.check(parts, what="endingOffsets")
     there = available(client, parts)
+    starts = _offsets(client, parts, there, options.start, what="startingOffsets")
+    ends = _offsets(client, parts, there, options.end, what="endingOffsets")
+    fail = options.fail_on_data_loss
+    return {
+        part.name: (check_loss(part, range(starts[part.name], ends[part.name]), there[part.name], fail=fail),)
+        for part in parts
+    }
 
-    def offset_at(part: TopicPart, append_ms: int) -> int:
-        return first_appended_at(client, part, there[part.name], append_ms)
 
-    fixed: dict[str, tuple[range, ...]] = {}
+def fix_position(
+    client: blocking.Client, options: ReadOptions, wanted: Wanted, *, what: str
+) -> dict[str, int]:
+    """The offset that a position means at this moment in each part."""
+    parts = parts_of(client, options)
+    return _offsets(client, parts, available(client, parts), wanted, what=what)
+
+
+def _offsets(
+    client: blocking.Client,
+    parts: Sequence[TopicPart],
+    there: Mapping[str, range],
+    wanted: Wanted,
+    *,
+    what: str,
+) -> dict[str, int]:
+    wanted.check(parts, what=what)
+    offsets: dict[str, int] = {}
     for part in parts:
         kept = there[part.name]
-        start, end = (wanted.offset(part, kept, offset_at) for wanted in (options.start, options.end))
-        for offset, what in ((start, "startingOffsets"), (end, "endingOffsets")):
-            if offset > kept.stop:
-                raise Rejected(
-                    f"{what}: offset {offset} of {part.name} is not there yet, the next one will be {kept.stop}"
-                )
-        fixed[part.name] = (check_loss(part, range(start, end), kept, fail=options.fail_on_data_loss),)
-    return fixed
+        offset = wanted.offset(part, kept, partial(first_appended_at, client, part, kept))
+        if offset > kept.stop:
+            raise Rejected(
+                f"{what}: offset {offset} of {part.name} is not there yet, the next one will be {kept.stop}"
+            )
+        offsets[part.name] = offset
+    return offsets
 
 
 def first_appended_at(client: blocking.Client, part: TopicPart, kept: range, append_ms: int) -> int:

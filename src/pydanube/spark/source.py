@@ -12,6 +12,7 @@ from pydanube.spark.batch_reader import BatchReader, FilteringBatchReader
 from pydanube.spark.columns import MESSAGE_SCHEMA
 from pydanube.spark.options import ReadOptions, nearest, parse_options
 from pydanube.spark.planning import Ranges, fix_ranges
+from pydanube.spark.stream_reader import StreamReader
 
 ROW: Final[StructType] = from_arrow_schema(MESSAGE_SCHEMA)
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -39,6 +40,12 @@ class DanubeDataSource(DataSource):
         # is about to push some has loaded this module; every other one, and every other session, needs none.
         kind = FilteringBatchReader if _PUSHDOWN_WORKER in sys.modules else BatchReader
         return kind(options, columns, ranges)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        options = parse_options(self.options)
+        if options.ranges is not None:
+            raise Rejected("ranges are for batches: set topic, topics or topicPattern for a stream")
+        return StreamReader(options, _columns(schema))
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark makes one instance for a DataFrame, and a copy of it for each query: the offsets travel with it.
