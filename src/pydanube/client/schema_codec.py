@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from pydanube.client.avro_defaults import type_defaults
 from pydanube.kernel.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
@@ -194,9 +195,16 @@ class _Avro(_Checked):
             raise Rejected("Avro needs the package fastavro: pip install 'pydanube[avro]'") from error
         self._avro = fastavro
         named: dict[str, Any] = {}
-        for text in references.values():
-            fastavro.parse_schema(json.loads(text), named)
-        self._parsed = _with_names(fastavro.parse_schema(json.loads(definition), named), named)
+        try:
+            for text in references.values():
+                fastavro.parse_schema(json.loads(text), named)
+            self._parsed = _with_names(fastavro.parse_schema(json.loads(definition), named), named)
+            type_defaults(fastavro, named)
+        except Exception as error:  # the library raises whatever its inner loop meets
+            raise Rejected(
+                f"version {version} of schema {schema_id} cannot be used for values here: {error!r}",
+                ErrorCode.SCHEMA_INVALID,
+            ) from error
 
     def encode(self, value: Any) -> bytes:
         payload = io.BytesIO()
