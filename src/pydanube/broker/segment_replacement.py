@@ -49,14 +49,17 @@ class SegmentReplacement:
         clock: Clock,
         dice: Dice,
         spool: Path,
+        on_replaced: Callable[[TopicHistory], None],
         on_step: Callable[[str], None] = lambda step: None,
     ) -> None:
+        """`on_replaced` is told the history of each topic whose messages may be others than those in memory."""
         self._tiering = tiering
         self._places = places
         self._converter = converter
         self._clock = clock
         self._dice = dice
         self._spool = spool
+        self._on_replaced = on_replaced
         self._on_step = on_step
         self._senders: Senders[_Replacement] = Senders(
             "replacement", at_once_max=REPLACEMENTS_MAX, clock=clock
@@ -183,6 +186,7 @@ class SegmentReplacement:
                 reason=files.reason,
             )
             self._on_step("replacement_described")
+        self._on_replaced(history)
 
     async def _remove(self, keys: list[str]) -> None:
         """What did not become segments; what cannot be removed now is left to the sweep."""

@@ -86,7 +86,14 @@ class StorageControl:
         self._spool = spool
         self._imports: Senders[IncomingFiles] = Senders("import", at_once_max=IMPORTS_MAX, clock=clock)
         self.replacement = SegmentReplacement(
-            tiering, journal.places, converter, clock=clock, dice=dice, spool=spool, on_step=on_step
+            tiering,
+            journal.places,
+            converter,
+            clock=clock,
+            dice=dice,
+            spool=spool,
+            on_replaced=lambda history: journal.forget_cached(history.topic_id),
+            on_step=on_step,
         )
 
     async def seal(self, topic: TopicName) -> SealOutcome:
@@ -155,7 +162,8 @@ class StorageControl:
         Not in the journal's files, not in memory, not in runs, not in files of segments that were replaced.
         """
         log = self._topic(topic).log
-        await self._journal.scrub(log)
+        await self._journal.scrub()
+        self._journal.forget_cached(log.topic_id)
         async with log.history.change:
             copies = log.history.copies
             await log.history.drop_copies(copies)

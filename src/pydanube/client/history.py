@@ -99,7 +99,7 @@ class History:
         try:
             return await self._channel.call(SERVICE, method, request, response)
         except CallFailed as error:
-            raise _error_of(error) from error
+            raise error_of(error) from error
 
 
 def _segment(message: pb.Segment) -> StoredSegment:
@@ -118,7 +118,8 @@ def _segment(message: pb.Segment) -> StoredSegment:
     )
 
 
-def _error_of(failed: CallFailed) -> DanubeError:
+def error_of(failed: CallFailed) -> DanubeError:
+    """What a failed call of the storage services means to whoever made it."""
     text = str(failed)
     stated = _CODE.search(text)
     code = None if stated is None else _CODES.get(int(stated[1]))

@@ -285,10 +285,15 @@ class Journal:
         await self.rotate()
         await self._stager.finish()
 
-    async def scrub(self, log: TopicLog) -> None:
-        """Like `stage_now`, and then no file of the journal holds what was staged; nor does memory, of that topic."""
+    async def scrub(self) -> None:
+        """Like `stage_now`, and then no file of the journal holds what was staged."""
         await self._stager.scrub()
-        self._stager.forget_cached(log)
+
+    def forget_cached(self, topic_id: int) -> None:
+        """Read what is staged of that topic from where it is stored, not from memory."""
+        log = self._queue.logs.get(topic_id)
+        if log is not None:
+            self._stager.forget_cached(log)
 
     async def close(self) -> None:
         """Write what is pending, sync, and mark the end as clean. Later appends are refused."""

@@ -61,6 +61,7 @@ class StorageRig:
         self.settings = TieringSettings(segment_bytes=64 << 10, age_ms_max=60_000)
         self.on_step: Callable[[str], None] = lambda step: None
         self.read_cache_bytes_max = 64 << 20
+        self.cache_bytes_max = 0
         self._opened: list[tuple[Journal, Tiering]] = []
 
     async def open(self, *topics: TopicName) -> list[TopicLog]:
@@ -76,7 +77,9 @@ class StorageRig:
             clock=self.clock,
             store=self.objects,
             read_cache_bytes_max=self.read_cache_bytes_max,
-            settings=JournalSettings(file_bytes=256 << 10, cache_bytes_max=0, space_retry_ms=1),
+            settings=JournalSettings(
+                file_bytes=256 << 10, cache_bytes_max=self.cache_bytes_max, space_retry_ms=1
+            ),
         )
         self.tiering = Tiering(
             self.journal,

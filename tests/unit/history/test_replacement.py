@@ -47,6 +47,7 @@ def replacement_of(rig: StorageRig) -> SegmentReplacement:
         clock=rig.clock,
         dice=Dice(),
         spool=rig.folder / "spool",
+        on_replaced=lambda history: rig.journal.forget_cached(history.topic_id),
         on_step=rig.on_step,
     )
 
@@ -167,6 +168,15 @@ async def test_copies_on_the_disk_do_not_bring_a_message_back(rig: StorageRig) -
     assert len(log.history.copies) == 4
     await merge(rig, log, log.history.segments[1:2], choose=only(7))
     assert [run.start_offset for run in log.history.copies] == [0, 10, 15]
+    ((_, body, *_),) = await log.read_cold(7, messages_max=1, bytes_max=1)
+    assert is_removed(body)
+
+
+async def test_memory_does_not_bring_a_message_back(rig: StorageRig) -> None:
+    rig.cache_bytes_max = 1 << 20
+    log = await four_segments(rig)
+    assert log.read(7, messages_max=1, bytes_max=1) is not None
+    await merge(rig, log, log.history.segments[1:2], choose=only(7))
     ((_, body, *_),) = await log.read_cold(7, messages_max=1, bytes_max=1)
     assert is_removed(body)
 
@@ -320,7 +330,7 @@ async def test_scrubbing_leaves_nothing_in_the_files_of_the_journal(rig: Storage
         return [name for name, data in files.items() if b"12 ....." in data or b"15 ....." in data]
 
     assert holding() != []
-    await rig.journal.scrub(log)
+    await rig.journal.scrub()
     assert holding() == []
     assert await read(log) == list(range(16))
     await publish(log, 5)
