@@ -35,6 +35,14 @@ class Cursor(Work):
         if self.steps < 0:
             self.spend(0)
 
+    def expect(self, data: bytes, size: int) -> None:
+        """Refuse a length the payload does not have."""
+        if size < 0:
+            raise BadPayload(f"a length before byte {self.at} is negative")
+        missing = self.at + size - len(data)
+        if missing > 0:
+            raise BadPayload(f"{missing} bytes are missing at the end")
+
 
 Read: TypeAlias = Callable[[bytes, Cursor], Any]
 """Takes the next value off the payload; IndexError if there are no bytes left for it."""
@@ -112,10 +120,8 @@ def read_text(data: bytes, cursor: Cursor) -> Any:
 def _take(data: bytes, cursor: Cursor, size: int) -> int:
     at = cursor.at
     end = at + size
-    if size < 0:
-        raise BadPayload(f"a length before byte {at} is negative")
-    if end > len(data):
-        raise BadPayload(f"{end - len(data)} bytes are missing at the end")
+    if size < 0 or end > len(data):
+        cursor.expect(data, size)
     cursor.at = end
     return at
 
@@ -181,7 +187,8 @@ def conversion(written: Scalar, column: Column) -> Convert | None:
 
 _READABLE_AS: Final = {
     pa.bool_(): ("boolean",),
-    pa.int32(): ("int",),
+    # A table may be of an older version than its data. Values beyond it are found when the column is made.
+    pa.int32(): ("int", "long"),
     pa.int64(): ("int", "long"),
     pa.float32(): ("int", "long", "float"),
     pa.float64(): ("int", "long", "float", "double"),

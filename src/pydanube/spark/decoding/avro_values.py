@@ -119,7 +119,7 @@ def read_blocks(item: Read) -> Read:
             if count < 0:
                 # The size of the block in bytes is there for readers that skip it.
                 count = -count
-                read_count(data, cursor)
+                cursor.expect(data, read_count(data, cursor))
             cursor.spend(count)
             try:
                 for _ in range(count):

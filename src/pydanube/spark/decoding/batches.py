@@ -68,7 +68,7 @@ class BatchDecoder:
                 rows.append(self._nothing)
                 errors.append(bad.explained()[:REASON_CHARACTERS_MAX])
         columns = self._columns(rows, errors)
-        bad_rows = pa.array([error is not None for error in errors])
+        bad_rows = pa.array([error is not None for error in errors], pa.bool_())
         row = pa.StructArray.from_arrays(columns, fields=list(self._format.columns), mask=bad_rows)
         return pa.StructArray.from_arrays([row, pa.array(errors, pa.string())], names=[ROW, ERROR])
 

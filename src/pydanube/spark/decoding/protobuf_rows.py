@@ -73,14 +73,17 @@ def _get(message: Descriptor, wanted: Field) -> Get:
 def _value(field: FieldDescriptor, column: Column) -> Get:
     """A field's value, if it is there."""
     entry = map_entry(field)
-    if entry is not None and column.key is not None and column.inner is not None:
-        return _entries(field, entry, column.key, column.inner)
-    if field.is_repeated and entry is None and column.inner is not None and column.key is None:
-        return _items(field, column.inner)
-    if field.is_repeated or column.inner is not None:
-        return _refuse_set(field, column)
-    value, convert = attrgetter(field.name), _single(field, column)
-    return value if convert is None else lambda message: convert(value(message))
+    try:
+        if entry is not None and column.key is not None and column.inner is not None:
+            return _entries(field, entry, column.key, column.inner)
+        if field.is_repeated and entry is None and column.inner is not None and column.key is None:
+            return _items(field, column.inner)
+        if field.is_repeated or column.inner is not None:
+            raise _Unfit(field, column)
+        value, convert = attrgetter(field.name), _single(field, column)
+        return value if convert is None else lambda message: convert(value(message))
+    except _Unfit as unfit:
+        return _refuse_set(field.name, str(unfit))
 
 
 def _items(field: FieldDescriptor, column: Column) -> Get:
@@ -102,16 +105,18 @@ def _same(value: object) -> object:
 
 
 def _single(field: FieldDescriptor, column: Column) -> Convert | None:
-    """For one value of a field; None if it can stay as it is."""
+    """For one value of a field; None if it can stay as it is, _Unfit if there is no way."""
     if field.message_type is not None:
         return _conversion(field.message_type, column)
     if field.enum_type is not None and column.type == pa.string():
         names = {value.number: value.name for value in reversed(field.enum_type.values)}
         return lambda number: names.get(number) or str(number)
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return None if column.type == pa.binary() else _unfit(field, column)
+        if column.type != pa.binary():
+            raise _Unfit(field, column)
+        return None
     if column.is_json or field.cpp_type not in _HOLDS.get(column.type, ()):
-        return _unfit(field, column)
+        raise _Unfit(field, column)
     return float if pa.types.is_floating(column.type) and field.cpp_type in _WHOLE else None
 
 
@@ -126,7 +131,7 @@ def _conversion(message: Descriptor, column: Column) -> Convert:
         return lambda time: micros(time.seconds * 1_000_000 + time.nanos // 1_000)
     if message.full_name in WRAPPERS:
         return _value(message.fields[0], column)
-    return _unfit(message, column)
+    raise _Unfit(message, column)
 
 
 def _named(field: FieldDescriptor, get: Get) -> Get:
@@ -152,19 +157,24 @@ def _json(message: Message) -> object:
         raise BadPayload(f"the message has no form in JSON: {type(error).__name__}") from None
 
 
-def _refuse_set(field: FieldDescriptor, column: Column) -> Get:
-    """A field that is one value here and several there can be read while it is empty."""
-    name, refuse = field.name, _unfit(field, column)
-    return lambda message: refuse(None) if getattr(message, name) else None
+def _refuse_set(name: str, text: str) -> Get:
+    """A field whose values cannot be the column's is no harm while it is not set."""
 
-
-def _unfit(written: FieldDescriptor | Descriptor, column: Column) -> Convert:
-    def refuse(value: object) -> object:
-        raise BadPayload(
-            f"{written.full_name} was written, which does not fit a column of type {spelled(column.type)}"
-        )
+    def refuse(message: Message) -> object:
+        if getattr(message, name):
+            raise BadPayload(text)
+        return None
 
     return refuse
+
+
+class _Unfit(Exception):
+    """What the writer writes can be no value of the column."""
+
+    def __init__(self, written: FieldDescriptor | Descriptor, column: Column) -> None:
+        super().__init__(
+            f"{written.full_name} was written, which does not fit a column of type {spelled(column.type)}"
+        )
 
 
 _WHOLE: Final = (
@@ -175,8 +185,8 @@ _WHOLE: Final = (
 )
 _HOLDS: Final = {
     pa.bool_(): (FieldDescriptor.CPPTYPE_BOOL,),
-    pa.int32(): (FieldDescriptor.CPPTYPE_INT32,),
-    # Values beyond the column's range are found when the column is made.
+    # A table may be of an older version than its messages. Values beyond it are found when the column is made.
+    pa.int32(): _WHOLE,
     pa.int64(): _WHOLE,
     pa.decimal128(20, 0): _WHOLE,
     pa.float32(): (FieldDescriptor.CPPTYPE_FLOAT,),
