@@ -12,6 +12,7 @@ from pydanube.spark.batch_reader import BatchReader, FilteringBatchReader
 from pydanube.spark.columns import MESSAGE_SCHEMA
 from pydanube.spark.options import ReadOptions, nearest, parse_options
 from pydanube.spark.planning import Ranges, fix_ranges
+from pydanube.spark.sink import BatchTopicWriter, StreamTopicWriter, make_stream_writer, make_writer
 from pydanube.spark.stream_reader import StreamReader
 
 ROW: Final[StructType] = from_arrow_schema(MESSAGE_SCHEMA)
@@ -46,6 +47,12 @@ class DanubeDataSource(DataSource):
         if options.ranges is not None:
             raise Rejected("ranges are for batches: set topic, topics or topicPattern for a stream")
         return StreamReader(options, _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchTopicWriter:
+        return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTopicWriter:  # noqa: N802
+        return make_stream_writer(self.options, schema, overwrite=overwrite)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark makes one instance for a DataFrame, and a copy of it for each query: the offsets travel with it.
