@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "bench": "Measure a broker: publish, consume, end-to-end latency.",
     "tail": "Follow a topic, without a subscription.",
     "peek": "Look at stored messages, without consuming them.",
+    "sql": "Query topics with SQL.",
     "replay": "Publish stored messages again, to the same or another topic.",
     "topics": "Make, look at and delete topics.",
     "subscriptions": "Look at subscriptions, move them, decide about messages that fail.",

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -54,6 +53,13 @@ class SparkJob:
 
         return load_config(self.store).settings.storage.durable
 
+    def store_options(self) -> dict[str, str]:
+        """How executors get into the object store, as options of the data source without their prefix."""
+        from pydanube.spark.object_store import store_options  # noqa: PLC0415
+
+        durable = self.durable()
+        return {} if durable is None else store_options(durable)
+
     def settings(
         self,
         libraries: Sequence[str] = (),
@@ -61,20 +67,23 @@ class SparkJob:
         *,
         app_name: str = "danube",
     ) -> "SparkSettings":
-        """For `open_session`: what the command needs, then what its user says."""
-        from pydanube.spark.object_store import object_store_config  # noqa: PLC0415
+        """For `open_session`: what the command needs, then what its user says; S3 if that leads there."""
+        from pydanube.spark.jars import cache_dir  # noqa: PLC0415
+        from pydanube.spark.object_store import S3A, object_store_config  # noqa: PLC0415
         from pydanube.spark.session import SparkSettings  # noqa: PLC0415
 
         durable = self.durable()
         stored = {} if durable is None else object_store_config(durable)
+        said = {**(config or {}), **stored, **self.config}
+        needs_s3 = any(name.startswith(S3A) for name in said)
         return SparkSettings(
             master=self.master,
             app_name=app_name,
-            libraries=tuple(libraries),
+            libraries=tuple(dict.fromkeys((*libraries, *(["s3"] if needs_s3 else [])))),
             packages=self.packages,
             jars_dir=self.jars_dir,
-            config={**(config or {}), **stored, **self.config},
-            log=None if self.verbose else Path(gettempdir()) / "danube-spark.log",
+            config=said,
+            log=None if self.verbose else cache_dir() / "spark.log",
         )
 
 

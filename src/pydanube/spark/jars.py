@@ -229,6 +229,11 @@ def jar_name(coordinate: str) -> str:
     return f"{parts[1]}-{parts[2]}.jar"
 
 
+def cache_dir() -> Path:
+    """What may be lost is kept here."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pydanube"
+
+
 def remember(wanted: Sequence[str], jars: Sequence[Path]) -> None:
     """Keep what was resolved for the next start; where that cannot be written, the next start resolves again."""
     file = _memory_of(wanted)
@@ -252,8 +257,7 @@ def recall(wanted: Sequence[str]) -> tuple[Path, ...]:
 
 def _memory_of(wanted: Sequence[str]) -> Path:
     digest = hashlib.sha256("\n".join(sorted((*wanted, *EXCLUDED))).encode()).hexdigest()[:24]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "pydanube" / "spark-jars" / f"{digest}.json"
+    return cache_dir() / "spark-jars" / f"{digest}.json"
 
 
 def _version_of(spark_home: Path, pattern: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from pydanube.kernel.errors import Rejected
 from pydanube.stores.settings import Backend, DurableSettings
 
@@ -35,6 +37,17 @@ def object_store_config(settings: DurableSettings) -> dict[str, str]:
         **_credentials(settings),
     }
     return {f"{S3A}{name}": value for name, value in config.items() if value is not None}
+
+
+def store_options(settings: DurableSettings) -> dict[str, str]:
+    """The same for the data source, whose options `store.…` these are."""
+    said = msgspec.to_builtins(settings)
+    defaults = msgspec.to_builtins(DurableSettings())
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in said.items()
+        if name not in ("backend", "root") and value != defaults[name]
+    }
 
 
 def _credentials(settings: DurableSettings) -> dict[str, str | None]:

@@ -131,6 +131,9 @@ def _start_context(conf: SparkConf, settings: SparkSettings) -> SparkContext:
     """A context on a JVM of its own, whose first words already go to the log."""
     if settings.log is None:
         return SparkContext.getOrCreate(conf)
+    settings.log.parent.mkdir(parents=True, exist_ok=True)
+    # Of the last start only: nobody looks after this file.
+    settings.log.write_bytes(b"")
     with settings.log.open("ab") as log:
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
