@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import grpc.aio
 import pytest
 import trustme
 from broker_harness.running_broker import RunningBroker, StartBroker
@@ -10,6 +11,7 @@ from broker_harness.tokens import TRUSTED, root_token
 
 from pydanube.client import TLS, Conflict, ErrorCode, Message, Rejected, SchemaRef, blocking, connect
 from pydanube.client.client import Client
+from pydanube.protocol import schema_registry_pb2
 
 TOPIC = "/default/orders"
 ORDER = '{"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
@@ -197,3 +199,16 @@ async def test_over_tls_with_a_token(start_broker: StartBroker, tmp_path: Path) 
     )
     async with connect(f"danubes://{broker.address}", tls=TLS(ca=ca), token=root_token()) as client:
         assert (await client.schemas.register("orders", ORDER, "json_schema")).version == 1
+
+
+async def test_a_transitive_mode_is_told_in_words_every_client_knows(broker: RunningBroker) -> None:
+    """Published clients refuse an answer whose mode is none of the four they know."""
+    async with connect(f"danube://{broker.address}") as client:
+        await client.schemas.register("orders", '{"type": "object"}', "json_schema")
+        await client.schemas.set_mode("orders", "backward_transitive")
+        assert (await client.schemas.latest("orders")).mode == "backward_transitive"
+    async with grpc.aio.insecure_channel(broker.address) as channel:
+        ask = channel.unary_unary("/danube_schema.SchemaRegistry/GetLatestSchema")
+        answer = await ask(schema_registry_pb2.GetLatestSchemaRequest(subject="orders").SerializeToString())
+    told = schema_registry_pb2.GetSchemaResponse.FromString(answer)
+    assert (told.compatibility_mode, told.compatibility_is_transitive) == ("backward", True)

@@ -10,6 +10,7 @@ import click
 from pydanube.cli.admin_connection import AdminConnection, Command, administrative
 from pydanube.cli.completion import complete_subjects
 from pydanube.cli.tables import show_document, show_done, show_facts, show_rows, time_text
+from pydanube.client.schema_records import full_mode
 from pydanube.protocol import pydanube_admin_pb2 as own_pb
 from pydanube.protocol import schema_registry_pb2 as pb
 
@@ -153,7 +154,7 @@ async def get(
         "created_by": found.created_by,
         "tags": list(found.tags),
         "fingerprint": found.fingerprint,
-        "compatibility_mode": found.compatibility_mode.upper(),
+        "compatibility_mode": full_mode(found).upper(),
     }
     references = _listed_references(definition)
     if references:
@@ -162,7 +163,7 @@ async def get(
         ("schema id", str(found.schema_id)),
         ("version", str(found.version)),
         ("type", found.schema_type),
-        ("compatibility", found.compatibility_mode.upper()),
+        ("compatibility", full_mode(found).upper()),
         ("description", found.description or "-"),
         ("created", f"{time_text(found.created_at)} by {found.created_by or 'somebody'}"),
         ("tags", ", ".join(found.tags) or "-"),
@@ -250,7 +251,7 @@ async def check(
 @administrative
 async def get_compatibility(admin: AdminConnection, *, subject: str, output: str) -> None:
     """Show which changes SUBJECT allows."""
-    mode = (await _latest(admin, subject)).compatibility_mode.upper()
+    mode = full_mode(await _latest(admin, subject)).upper()
     document = {"subject": subject, "compatibility_mode": mode}
     show_facts(f"Subject {subject}", [("compatibility", mode)], document, output)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pydanube.kernel.errors import Rejected
+from pydanube.protocol import schema_registry_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,8 @@ class TopicSchema:
     policy: str
     payloads: bool
     """Whether payloads are checked, not only the names of schemas."""
+
+
+def full_mode(answer: pb.GetSchemaResponse) -> str:
+    """The compatibility mode, which is told in two fields: clients of other makers know only the words of one."""
+    return answer.compatibility_mode + ("_transitive" if answer.compatibility_is_transitive else "")

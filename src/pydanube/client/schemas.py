@@ -29,6 +29,7 @@ from pydanube.client.schema_records import (
     SchemaVersion,
     Subject,
     TopicSchema,
+    full_mode,
 )
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected
 from pydanube.protocol import pydanube_admin_pb2 as own_pb
@@ -328,7 +329,7 @@ def _schema(answer: pb.GetSchemaResponse) -> Schema:
         answer.created_by,
         tuple(answer.tags),
         answer.fingerprint,
-        answer.compatibility_mode,
+        full_mode(answer),
         references,
     )
 

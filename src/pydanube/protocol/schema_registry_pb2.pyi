@@ -43,7 +43,7 @@ class GetSchemaRequest(_message.Message):
     def __init__(self, schema_id: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class GetSchemaResponse(_message.Message):
-    __slots__ = ("schema_id", "version", "subject", "schema_type", "schema_definition", "description", "created_at", "created_by", "tags", "fingerprint", "compatibility_mode")
+    __slots__ = ("schema_id", "version", "subject", "schema_type", "schema_definition", "description", "created_at", "created_by", "tags", "fingerprint", "compatibility_mode", "compatibility_is_transitive")
     SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class GetSchemaResponse(_message.Message):
     TAGS_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     COMPATIBILITY_MODE_FIELD_NUMBER: _ClassVar[int]
+    COMPATIBILITY_IS_TRANSITIVE_FIELD_NUMBER: _ClassVar[int]
     schema_id: int
     version: int
     subject: str
@@ -66,7 +67,8 @@ class GetSchemaResponse(_message.Message):
     tags: _containers.RepeatedScalarFieldContainer[str]
     fingerprint: str
     compatibility_mode: str
-    def __init__(self, schema_id: _Optional[int] = ..., version: _Optional[int] = ..., subject: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_definition: _Optional[bytes] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., created_by: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., fingerprint: _Optional[str] = ..., compatibility_mode: _Optional[str] = ...) -> None: ...
+    compatibility_is_transitive: bool
+    def __init__(self, schema_id: _Optional[int] = ..., version: _Optional[int] = ..., subject: _Optional[str] = ..., schema_type: _Optional[str] = ..., schema_definition: _Optional[bytes] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., created_by: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., fingerprint: _Optional[str] = ..., compatibility_mode: _Optional[str] = ..., compatibility_is_transitive: _Optional[bool] = ...) -> None: ...
 
 class GetLatestSchemaRequest(_message.Message):
     __slots__ = ("subject",)

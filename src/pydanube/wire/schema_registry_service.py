@@ -18,6 +18,8 @@ from pydanube.wire.storage_service import topic_of
 
 SERVICE: Final = "/danube_schema.SchemaRegistry/"
 
+_TRANSITIVE: Final = "_transitive"
+
 
 class SchemaRegistryService:
     """Served on the client port and on the admin port."""
@@ -169,6 +171,7 @@ class SchemaRegistryService:
 
 def _schema(schema: RegisteredSchema) -> pb.GetSchemaResponse:
     record = schema.record
+    mode = schema.mode.value
     return pb.GetSchemaResponse(
         schema_id=schema.schema_id,
         version=record.version,
@@ -180,7 +183,8 @@ def _schema(schema: RegisteredSchema) -> pb.GetSchemaResponse:
         created_by=record.created_by,
         tags=record.tags,
         fingerprint=record.fingerprint,
-        compatibility_mode=schema.mode.value,
+        compatibility_mode=mode.removesuffix(_TRANSITIVE),
+        compatibility_is_transitive=mode.endswith(_TRANSITIVE),
     )
 
 
