@@ -103,6 +103,27 @@ class _Setting(click.ParamType[tuple[str, str]]):
         return name, text
 
 
+_jars_dir: Final = click.option(
+    "--jars-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="DANUBE_SPARK_JARS",
+    show_envvar=True,
+    help="Take jars from this directory instead of the network; `danube spark jars --fetch` fills one.",
+)
+_package: Final = click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="GROUP:ARTIFACT:VERSION",
+    help="Load this too, e.g. a JDBC driver.",
+)
+
+
+def jars_options(command: Command) -> Command:
+    """`--jars-dir` and `--package`; the command gets them as `jars_dir` and `packages`."""
+    return _jars_dir(_package(command))
+
+
 def spark_options(command: Command) -> Command:
     """The options; the command gets them as `job`. Its errors, and Spark's, become sentences."""
 
@@ -128,20 +149,7 @@ def spark_options(command: Command) -> Command:
         show_envvar=True,
         help="Where Spark runs: here, on a cluster (spark://…, yarn, k8s://…) or a Spark Connect server (sc://…).",
     )
-    @click.option(
-        "--jars-dir",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        envvar="DANUBE_SPARK_JARS",
-        show_envvar=True,
-        help="Take jars from this directory instead of the network; `danube spark jars --fetch` fills one.",
-    )
-    @click.option(
-        "--package",
-        "packages",
-        multiple=True,
-        metavar="GROUP:ARTIFACT:VERSION",
-        help="Load this too, e.g. a JDBC driver.",
-    )
+    @jars_options
     @click.option(
         "--conf", "config", type=_Setting(), multiple=True, help="A setting of Spark; wins over all others."
     )

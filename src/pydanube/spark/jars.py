@@ -204,17 +204,20 @@ def jars_of(directory: Path, wanted: Sequence[str]) -> tuple[Path, ...]:
     Raises:
         Rejected: one is missing.
     """
-    jars = tuple(sorted(directory.resolve().glob("*.jar")))
-    names = [path.name for path in jars]
     for each in wanted:
-        file = jar_name(each)
-        # Ivy puts the group before the name, Maven does not.
-        if not any(name == file or name.endswith(f"_{file}") for name in names):
+        if not held_in(directory, each):
             raise Rejected(
-                f"{directory} has no {file}: put it there with what it needs (`danube spark jars --fetch {directory}` "
-                f"does, where there is a network), or leave --jars-dir and {JARS_DIR_VARIABLE} out"
+                f"{directory} has no {jar_name(each)}: put it there with what it needs (`danube spark jars --fetch "
+                f"{directory}` does, where there is a network), or leave --jars-dir and {JARS_DIR_VARIABLE} out"
             )
-    return jars
+    return tuple(sorted(directory.resolve().glob("*.jar")))
+
+
+def held_in(directory: Path, coordinate: str) -> bool:
+    """Whether a directory has the jar of a package."""
+    file = jar_name(coordinate)
+    # Ivy puts the group before the name, Maven does not.
+    return any(path.name == file or path.name.endswith(f"_{file}") for path in directory.glob("*.jar"))
 
 
 def jar_name(coordinate: str) -> str:

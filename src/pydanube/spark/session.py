@@ -90,6 +90,21 @@ def installed_version() -> SparkVersion:
     return spark_version(Path(_find_spark_home()))  # type: ignore[no-untyped-call]
 
 
+def resolved_jars(settings: SparkSettings) -> tuple[Path, ...]:
+    """The files of the libraries and packages of these settings; Spark is started if it must find them first.
+
+    Raises:
+        Rejected, DanubeError: as `open_session`.
+    """
+    plan = plan_jars(settings.libraries, settings.packages, installed_version())
+    return plan.jars or _jars_of(open_session(settings).sparkContext)
+
+
+def _jars_of(context: SparkContext) -> tuple[Path, ...]:
+    addresses = (context.getConf().get("spark.jars", "") or "").split(",")
+    return tuple(Path(unquote(urlsplit(each).path)) for each in addresses if each)
+
+
 def _start(settings: SparkSettings, scratch: Path) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home(find_java(), scratch))
     if settings.is_local:
@@ -104,8 +119,7 @@ def _start(settings: SparkSettings, scratch: Path) -> SparkSession:
         conf.set(name, value)
     context = _start_context(conf, settings)
     if plan.packages:
-        resolved = context.getConf().get("spark.jars", "") or ""
-        remember(plan.packages, [Path(unquote(urlsplit(each).path)) for each in resolved.split(",") if each])
+        remember(plan.packages, _jars_of(context))
     session = SparkSession(context)
     atexit.register(_end, session, scratch)
     return session
