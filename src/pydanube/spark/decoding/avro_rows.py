@@ -42,7 +42,7 @@ class AvroTable:
             else pa.schema([(VALUE_COLUMN, self._column.type)])
         )
 
-    def decoder(self, written: ParsedSchema) -> DecodeRow:
+    def decoder(self, written: ParsedSchema, *, is_exact: bool = False) -> DecodeRow:
         assert isinstance(written, AvroSchema), "one subject has one format"
         read = _row_of(written.root, self._column)
         nothing = [None] * len(self.columns)

@@ -40,8 +40,7 @@ class Field:
 
     key: str
     name: str
-    type: pa.DataType
-    convert: Convert
+    shape: "Shape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,8 @@ class Shape:
 
     type: pa.DataType
     convert: Convert
+    is_direct: bool = False
+    """Arrow makes the same of a value that was checked, or refuses it."""
     fields: tuple[Field, ...] = ()
 
 
@@ -65,6 +66,8 @@ class _Facts:
     items: tuple[Node, ...] = ()
     is_tuple: bool = False
     choices: list[tuple[Node, ...]] = field(default_factory=list)
+    is_guess: bool = False
+    """Nothing says that the place holds an object, but for the properties described."""
     members: frozenset[int] = frozenset()
 
     def settles(self, types: frozenset[str]) -> bool:
@@ -94,7 +97,7 @@ class _Layout:
             return TEXT_OF_JSON  # a type inside itself has no end
         above |= facts.members
         if facts.types == EVERY_TYPE and facts.properties:
-            facts.types = frozenset({OBJECT})
+            facts.types, facts.is_guess = frozenset({OBJECT}), True
         types = facts.types - {NULL}
         if facts.choices and not facts.settles(types):
             return self._chosen(facts, above, at_top=at_top)
@@ -118,9 +121,12 @@ class _Layout:
 
     def _object(self, facts: _Facts, above: frozenset[int], *, at_top: bool) -> Shape:
         if facts.properties:
-            return _struct_of(
-                {key: self.shape(nodes, above) for key, nodes in facts.properties.items()}, at_top=at_top
-            )
+            shapes = {key: self.shape(nodes, above) for key, nodes in facts.properties.items()}
+            names = column_names(shapes, at_top=at_top)
+            fields = [
+                Field(key, name, shape) for name, (key, shape) in zip(names, shapes.items(), strict=True)
+            ]
+            return _struct_of(tuple(fields), is_guess=facts.is_guess)
         if facts.additional:
             return _map_of(self.shape(facts.additional, above))
         return TEXT_OF_JSON
@@ -196,13 +202,10 @@ def _type_of(value: Json) -> str:
             return OBJECT
 
 
-def _struct_of(shapes: dict[str, Shape], *, at_top: bool) -> Shape:
-    fields = tuple(
-        Field(key, name, shape.type, shape.convert)
-        for (key, shape), name in zip(shapes.items(), column_names(shapes, at_top=at_top), strict=True)
-    )
-    type_ = pa.struct([(each.name, each.type) for each in fields])
-    plan = tuple((each.key, each.name, each.convert) for each in fields)
+def _struct_of(fields: tuple[Field, ...], *, is_guess: bool) -> Shape:
+    type_ = pa.struct([(each.name, each.shape.type) for each in fields])
+    plan = tuple((each.key, each.name, each.shape.convert) for each in fields)
+    is_direct = not is_guess and all(each.shape.is_direct and each.key == each.name for each in fields)
 
     def convert(value: Any) -> object:
         if not isinstance(value, dict):
@@ -219,7 +222,7 @@ def _struct_of(shapes: dict[str, Shape], *, at_top: bool) -> Shape:
             raise
         return row
 
-    return Shape(type_, convert, fields)
+    return Shape(type_, convert, is_direct, fields)
 
 
 def _list_of(items: Shape) -> Shape:
@@ -235,7 +238,7 @@ def _list_of(items: Shape) -> Shape:
             bad.where.append("[]")
             raise
 
-    return Shape(type_, convert)
+    return Shape(type_, convert, items.is_direct)
 
 
 def _map_of(values: Shape) -> Shape:
@@ -251,7 +254,7 @@ def _map_of(values: Shape) -> Shape:
             bad.where.append("{}")
             raise
 
-    return Shape(type_, convert)
+    return Shape(type_, convert, values.is_direct)
 
 
 def _text(value: Any) -> object:
@@ -300,8 +303,8 @@ def _json(value: Any) -> object:
 
 
 TEXT_OF_JSON: Final = Shape(JSON_TEXT, _json)
-_STRING: Final = Shape(pa.string(), _text)
-_BOOLEAN: Final = Shape(pa.bool_(), _boolean)
-_INTEGER: Final = Shape(pa.int64(), _whole)
-_NUMBER: Final = Shape(pa.float64(), _double)
+_STRING: Final = Shape(pa.string(), _text, is_direct=True)
+_BOOLEAN: Final = Shape(pa.bool_(), _boolean, is_direct=True)
+_INTEGER: Final = Shape(pa.int64(), _whole, is_direct=True)
+_NUMBER: Final = Shape(pa.float64(), _double, is_direct=True)
 _FORMATS: Final = {"date-time": Shape(TIME, _time), "date": Shape(pa.date32(), _date)}

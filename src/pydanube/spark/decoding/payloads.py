@@ -49,8 +49,11 @@ class TableFormat(Protocol):
     @property
     def columns(self) -> pa.Schema: ...
 
-    def decoder(self, written: ParsedSchema) -> DecodeRow:
-        """For payloads of one version, which may be the table's own."""
+    def decoder(self, written: ParsedSchema, *, is_exact: bool = False) -> DecodeRow:
+        """For payloads of one version, which may be the table's own.
+
+        Unless it must be exact, values Arrow surely takes or refuses may be left to Arrow.
+        """
 
 
 class Budget:

@@ -18,7 +18,7 @@ class PlainTable:
     def __init__(self, kind: SchemaKind) -> None:
         self.columns = pa.schema([(VALUE_COLUMN, _TYPES[kind])])
 
-    def decoder(self, written: ParsedSchema) -> DecodeRow:
+    def decoder(self, written: ParsedSchema, *, is_exact: bool = False) -> DecodeRow:
         return _DECODERS[written.kind]
 
 

@@ -38,7 +38,7 @@ class ProtobufTable:
             else pa.schema([(VALUE_COLUMN, self._column.type)])
         )
 
-    def decoder(self, written: ParsedSchema) -> DecodeRow:
+    def decoder(self, written: ParsedSchema, *, is_exact: bool = False) -> DecodeRow:
         assert isinstance(written, ProtobufSchema), "one subject has one format"
         check = written.check_payload
         parse = GetMessageClass(written.message).FromString
