@@ -15,6 +15,8 @@ from pydanube.spark.maintenance.erasure import ErasureSettings, erase
 from pydanube.spark.maintenance.sealed_history import SealedHistory, Target
 from pydanube.spark.reading import read_topic
 
+pytestmark = pytest.mark.timeout(300)
+
 SECRET = b"what nobody may find again"
 
 

@@ -84,6 +84,7 @@ class StorageControl:
         self._clock = clock
         self._mode = mode
         self._spool = spool
+        self._on_step = on_step
         self._imports: Senders[IncomingFiles] = Senders("import", at_once_max=IMPORTS_MAX, clock=clock)
         self.replacement = SegmentReplacement(
             tiering,
@@ -168,7 +169,10 @@ class StorageControl:
             copies = log.history.copies
             await log.history.drop_copies(copies)
         replaced = await remove_replaced(
-            self._places, now_ms=self._clock.now_ms(), topic_id=log.history.topic_id
+            self._places,
+            now_ms=self._clock.now_ms(),
+            topic_id=log.history.topic_id,
+            on_step=self._on_step,
         )
         return DroppedCopies(len(copies), replaced)
 

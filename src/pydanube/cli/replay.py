@@ -1,4 +1,4 @@
-"""`danube replay`: stored messages, published once more."""
+"""`danube replay`: stored messages, published once more; or the rows of a table, see `replay_table.py`."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -26,7 +26,20 @@ _NOT_AGAIN: Final = (*TIMING_ATTRIBUTES, COMPACTION_KEY_ATTRIBUTE)
 """When the first one was to be delivered is over; a compaction key travels on its own."""
 
 
-@click.command()
+class TopicOrTable(click.Command):
+    """Replays a topic, or a table if the arguments are about one: that takes Spark, and other options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        from pydanube.cli.replay_table import names_table, replay_table  # noqa: PLC0415
+
+        if names_table(args):
+            return replay_table.make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=TopicOrTable)
 @click.argument("topic")
 @click.option(
     "--to", "target", required=True, metavar="TOPIC", help="Where to publish; may be the same topic."
@@ -55,6 +68,11 @@ def replay(**options: Any) -> None:
 
     For dead letters whose cause is mended, or to try a new consumer with old messages. Each gets the attributes
     x-replayed-from and x-replayed-offset. It ends at the end the topic has when it starts.
+
+    \b
+    A table (Parquet, Iceberg, Delta) is replayed by Spark, each row once:
+      danube replay orders/*.parquet --to /default/orders --key customer
+    `danube replay --format parquet --help` shows the options of that.
     """
     try:
         run_async(_replay(**options))

@@ -76,23 +76,24 @@ class MortalProcess:
             await self._process.wait()
 
     async def seal(self, topic: str) -> pb.SealResponse:
-        answer = await self._ask("Seal", pb.SealRequest(topic=topic))
+        answer = await self.ask("Seal", pb.SealRequest(topic=topic))
         return pb.SealResponse.FromString(answer)
 
     async def segments(self, topic: str) -> list[pb.Segment]:
-        answer = await self._ask("ListSegments", pb.ListSegmentsRequest(topic=topic))
+        answer = await self.ask("ListSegments", pb.ListSegmentsRequest(topic=topic))
         listed = pb.ListSegmentsResponse.FromString(answer)
         assert not listed.has_more
         return list(listed.segments)
 
     async def describe(self, topic: str) -> pb.DescribeStorageResponse:
-        answer = await self._ask("DescribeStorage", pb.DescribeStorageRequest(topic=topic))
+        answer = await self.ask("DescribeStorage", pb.DescribeStorageRequest(topic=topic))
         return pb.DescribeStorageResponse.FromString(answer)
 
     def log_tail(self, lines: int = 30) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
-    async def _ask(self, method: str, request: Any) -> bytes:
+    async def ask(self, method: str, request: Any) -> bytes:
+        """Call a method of the storage service of the admin port."""
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
         async with grpc.aio.insecure_channel(self._admin, options) as channel:
             call = channel.unary_unary(f"/pydanube.storage.v1.StorageAdmin/{method}")

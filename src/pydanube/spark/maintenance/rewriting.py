@@ -8,7 +8,7 @@ and is told in the outcome; the others go on.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,13 +153,8 @@ def _by_group(spark: SparkSession, groups: Sequence[RewriteGroup], removals: Dat
 def _rewrite(
     spark: SparkSession, job: RewriteJob, groups: Sequence[RewriteGroup], by_group: DataFrame | None
 ) -> Iterator[RewriteOutcome]:
+    """One task for each of these groups."""
     numbered = {group.number: group for group in groups}
-    if by_group is None:
-        rows: DataFrame = spark.createDataFrame(
-            [(number, None) for number in numbered], "number INT, offset BIGINT"
-        )
-    else:
-        rows = by_group.where(F.col("number").isin(list(numbered)))
 
     def work(table: pa.Table) -> pa.Table:
         number = table.column("number")[0].as_py()
@@ -167,9 +162,21 @@ def _rewrite(
         outcome = job.rewrite(numbered[number], offsets)
         return pa.table({"outcome": [msgspec.json.encode(outcome).decode()]})
 
-    # A task each: otherwise Spark would put so little data into one.
-    spread = rows.repartition(len(groups), "number")
-    for row in spread.groupBy("number").applyInArrow(work, "outcome STRING").collect():
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                rows = pa.table({"number": [number], "offset": pa.array([None], pa.int64())})
+                yield from work(rows).to_batches()
+
+    if by_group is None:
+        first = groups[0].number
+        numbers = spark.range(first, first + len(groups), 1, numPartitions=len(groups))
+        outcomes = numbers.mapInArrow(merge, "outcome STRING")
+    else:
+        # A task each: otherwise Spark would put so little data into one.
+        rows = by_group.where(F.col("number").isin(list(numbered))).repartition(len(groups), "number")
+        outcomes = rows.groupBy("number").applyInArrow(work, "outcome STRING")
+    for row in outcomes.collect():
         yield msgspec.convert(json.loads(row.outcome), RewriteOutcome)
 
 
