@@ -7,13 +7,15 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
+from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
 from pydanube.spark.connection import Connection
 from pydanube.spark.offsets import Wanted
 from pydanube.spark.options import ALL_COLUMNS, ReadOptions
 from pydanube.spark.planning import available, fix_ranges, ranges_to_json
 from pydanube.spark.registration import register
-from pydanube.spark.rows import REMOVED_ATTRIBUTE, TIME_MS_MAX
+from pydanube.spark.rows import TIME_MS_MAX
 from pydanube.spark.segment_files import is_object
 from pydanube.spark.slices import Slice, cover
 from pydanube.spark.source import ROW
@@ -87,7 +89,7 @@ def _from_files(
 ) -> DataFrame:
     """Neighbouring slices of segments, read by Spark itself."""
     paths = [_path(piece.segment.place) for piece in pieces if piece.segment is not None]
-    schema = ROW.__class__([ROW[name] for name in _STORED])
+    schema = StructType([ROW[name] for name in _STORED])
     reader = spark.read.schema(schema).options(ignoreMissingFiles=False, ignoreCorruptFiles=False)
     stored = reader.parquet(*paths)
     # A file that lies wholly within needs no look at each offset.

@@ -6,11 +6,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
 from pydanube.spark.columns import MESSAGE_SCHEMA, TIME
 from pydanube.spark.topics import TopicPart
-
-REMOVED_ATTRIBUTE: Final = "x-danube-removed"
-"""Has a row that only keeps its offset: its message was erased, or replaced by a later one of the same key."""
 
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """Spark's timestamps reach no further."""
@@ -47,16 +45,12 @@ class RowMaker:
 
 
 def without_removed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without those rows that only keep the offset of a message that was erased or compacted away."""
     attributes = batch.column("attributes")
     if attributes.null_count == len(attributes):
         return batch
-    # A slice of a column still has all keys of the column.
-    attributes = pa.concat_arrays([attributes])
-    is_removal = pc.equal(attributes.keys, REMOVED_ATTRIBUTE)
-    if not pc.any(is_removal).as_py():
-        return batch
-    removed = pc.list_parent_indices(_lists(attributes)).filter(is_removal)
-    return batch.filter(pc.invert(pc.is_in(pa.arange(0, batch.num_rows), removed)))
+    marks = pc.map_lookup(attributes, REMOVED_ATTRIBUTE, "first")
+    return batch if marks.null_count == len(marks) else batch.filter(pc.is_null(marks))
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,10 +67,6 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = size = 0
     if rows:
         yield pa.concat_batches(waiting)
-
-
-def _lists(attributes: pa.MapArray) -> pa.ListArray:
-    return pa.ListArray.from_arrays(attributes.offsets, attributes.keys)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -39,18 +39,21 @@ class StreamReader(DataSourceStreamReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
+        self._initial: Offsets | None = None
         self._position: Offsets | None = None
+        """Where the next batch begins."""
         self._end: Offsets | None = None
         """If the stream has one: fixed when it begins, so that it comes to an end."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        if self._position is None:
+        # Spark asks for the latest offset first, and for this one afterwards.
+        if self._initial is None:
             start, what = self._options.start, "startingOffsets"
-            self._position = self._ask(lambda client: fix_position(client, self._options, start, what=what))
-        return self._position
+            self._initial = self._ask(lambda client: fix_position(client, self._options, start, what=what))
+        return self._initial
 
     def latestOffset(self) -> Offsets:  # noqa: N802
-        position = self.initialOffset()
+        position = self.initialOffset() if self._position is None else self._position
         self._position = self._ask(lambda client: self._latest(client, position))
         return self._position
 

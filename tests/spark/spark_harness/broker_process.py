@@ -4,7 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ SECONDS_MAX = 60
 
 
 class BrokerProcess:
+    program: Sequence[str] = (str(Path(sys.executable).with_name("danube")),)
+
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.data_dir = folder / "data"
@@ -35,7 +37,7 @@ class BrokerProcess:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    str(Path(sys.executable).with_name("danube")), "broker", "--config-file", str(self._config),
+                    *self.program, "broker", "--config-file", str(self._config),
                     "--data-dir", str(self.data_dir), "--broker-addr", self.address,
                     "--admin-addr", self.admin_address, "--prom-exporter", "off",
                 ],
