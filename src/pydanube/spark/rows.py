@@ -83,5 +83,4 @@ def _microseconds(times: pa.Array) -> pa.Array:
         return times.cast(TIME)
     except pa.ArrowInvalid:
         # A producer may claim any time; one that Spark cannot express becomes the last it can.
-        latest = pa.scalar(TIME_MS_MAX, pa.int64()).cast(times.type)
-        return pc.min_element_wise(times, latest).cast(TIME)
+        return pc.min_element_wise(times.view(pa.int64()), TIME_MS_MAX).view(times.type).cast(TIME)
