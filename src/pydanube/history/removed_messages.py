@@ -27,9 +27,19 @@ def remove_messages(table: pa.Table, chosen: Chosen, why: str) -> pa.Table:
     rows = pa.array(np.where(chosen, count, np.arange(count)))
     wiped = pa.concat_tables([table, blank]).unify_dictionaries().combine_chunks().take(rows)
     return pa.Table.from_arrays(
-        [(table if name in _KEPT else wiped).column(name) for name in SEGMENT_SCHEMA.names],
+        [
+            table.column(field.name) if field.name in _KEPT else _only_used(wiped.column(field.name), field)
+            for field in SEGMENT_SCHEMA
+        ],
         schema=SEGMENT_SCHEMA,
     )
+
+
+def _only_used(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Without what a dictionary still knows of messages that are gone: it would be written with the others."""
+    if not pa.types.is_dictionary(field.type):
+        return column
+    return column.cast(field.type.value_type).dictionary_encode().cast(field.type)
 
 
 def were_removed(table: pa.Table) -> Chosen:
