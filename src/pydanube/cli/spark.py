@@ -67,12 +67,12 @@ def jars(
 
 
 def _show(names: tuple[str, ...], packages: tuple[str, ...], jars_dir: Path | None, output: str) -> None:
-    from pydanube.spark.jars import coordinates, held_in  # noqa: PLC0415
+    from pydanube.spark.jars import checked, coordinates, held_in  # noqa: PLC0415
     from pydanube.spark.session import installed_version  # noqa: PLC0415
 
     version = installed_version()
     wanted = [(name, each) for name in names for each in coordinates([name], version)]
-    wanted += [("", each) for each in packages]
+    wanted += [("", checked(each)) for each in packages]
     at_hand = "" if jars_dir is None else str(jars_dir)
     document = [
         {

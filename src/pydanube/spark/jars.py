@@ -35,6 +35,8 @@ EXCLUDED: Final = (
     "org.apache.parquet:*",
     "org.lz4:*",
     "org.roaringbitmap:*",
+    "org.scala-lang:*",
+    "org.scala-lang.modules:*",
     "org.slf4j:*",
     "org.xerial.snappy:*",
 )
@@ -62,14 +64,14 @@ class Library:
     """A name for packages that belong together, and what Spark must be told to use them."""
 
     coordinates: tuple[str, ...]
-    """With the places {line}, {spark}, {scala} and {hadoop}."""
+    """With the places {line}, {scala} and {hadoop}."""
     marker: str
     """A class of it: whether a session has the library is whether it has this class."""
     extension: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     lines: frozenset[str] | None = None
-    """The lines of Spark it has a build for; None: the version is Spark's own."""
+    """The lines of Spark it has a build for; None: any."""
 
 
 LIBRARIES: Final[Mapping[str, Library]] = {
@@ -87,8 +89,11 @@ LIBRARIES: Final[Mapping[str, Library]] = {
         lines=frozenset({"4.1", "4.2"}),
     ),
     "kafka": Library(
-        ("org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}",),
+        # Of the same line, not the same patch: repositories of jars get those later than the Python index does.
+        ("org.apache.spark:spark-sql-kafka-0-10_{scala}:4.1.3",),
         "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+        excluded=("org.apache.spark:spark-tags_2.13",),
+        lines=frozenset({"4.1"}),
     ),
     "s3": Library(
         (
@@ -147,12 +152,7 @@ def coordinates(names: Iterable[str], version: SparkVersion) -> tuple[str, ...]:
                 f"no build of {name} is known for Spark {version.spark} (there is one for "
                 f"{', '.join(sorted(library.lines))}): use that Spark, or name a package that fits by --package"
             )
-        places = {
-            "line": version.line,
-            "spark": version.spark,
-            "scala": version.scala,
-            "hadoop": version.hadoop,
-        }
+        places = {"line": version.line, "scala": version.scala, "hadoop": version.hadoop}
         found += [each.format(**places) for each in library.coordinates]
     return tuple(found)
 
@@ -174,7 +174,7 @@ def plan_jars(
         Rejected: the directory lacks one of them, or a library has none for this Spark.
     """
     libraries = [library_named(name) for name in names]
-    wanted = tuple(dict.fromkeys((*coordinates(names, version), *packages)))
+    wanted = tuple(dict.fromkeys((*coordinates(names, version), *map(checked, packages))))
     config: dict[str, str] = {}
     for library in libraries:
         config |= library.config
@@ -220,16 +220,22 @@ def held_in(directory: Path, coordinate: str) -> bool:
     return any(path.name == file or path.name.endswith(f"_{file}") for path in directory.glob("*.jar"))
 
 
-def jar_name(coordinate: str) -> str:
-    """The name of the file that `group:artifact:version` is.
+def checked(coordinate: str) -> str:
+    """The same, if it is `group:artifact:version`.
 
     Raises:
-        Rejected: it is none.
+        Rejected: it is not.
     """
     parts = coordinate.split(":")
     if len(parts) != 3 or not all(parts):
         raise Rejected(f"invalid package {coordinate!r}: write it as group:artifact:version")
-    return f"{parts[1]}-{parts[2]}.jar"
+    return coordinate
+
+
+def jar_name(coordinate: str) -> str:
+    """The name of the file that a package is."""
+    _, artifact, version = coordinate.split(":")
+    return f"{artifact}-{version}.jar"
 
 
 def cache_dir() -> Path:
