@@ -1,0 +1,210 @@
+"""Iceberg tables.
+
+A commit is staged on a branch that belongs to this object alone, then the main branch is moved forward to it. Iceberg
+moves a branch forward only along its line: had anybody committed in between, what we staged would not descend from
+what is there, and nothing moves. So a commit is made on top of exactly what was looked at, and two syncs can never
+both make the next one. An append by itself would not do: Iceberg puts it on top of whatever it finds.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import StructType
+
+from pydanube.kernel.errors import Conflict
+from pydanube.spark.failures import SPARK_ERRORS, sentence
+from pydanube.spark.lakehouse.commits import Commit, Progress, RecordedCommit
+from pydanube.spark.lakehouse.evolution import Change
+from pydanube.spark.lakehouse.recovery import progress_of_rows
+from pydanube.spark.lakehouse.sql_words import alteration, column_list, property_list, quoted, text
+from pydanube.spark.lakehouse.table import Compaction, Layout
+from pydanube.spark.topics import TopicPart
+
+logger = logging.getLogger("pydanube.spark.lakehouse")
+
+BRANCH: Final = "danube_sync_"
+ATTEMPTS_MAX: Final = 5
+"""At a commit while others, who are no syncs, commit too."""
+
+_NEW: Final = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The snapshots of the main branch that are still known, newest first."""
+
+    snapshots: tuple[Row, ...]
+    is_whole: bool
+    """It reaches back to the first one ever; otherwise older ones have expired."""
+    known: tuple[Row, ...]
+    """All of the table, of whatever branch."""
+
+    @property
+    def head(self) -> int | None:
+        return self.snapshots[0].snapshot_id if self.snapshots else None
+
+    def last_commit(self) -> Commit | None:
+        for snapshot in self.snapshots:
+            if commit := Commit.of_properties(snapshot.summary or {}):
+                return commit
+        return None
+
+
+class IcebergTable:
+    can_rename = True
+
+    def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
+        self._spark = spark
+        self._catalog = quoted(catalog)
+        self._in_catalog = name
+        self._table = f"{self._catalog}.{'.'.join(map(quoted, name.split('.')))}"
+        self._branch = f"{BRANCH}{uuid4().hex[:12]}"
+        self._was_seen = False
+        self.name = f"{catalog}.{name}"
+
+    def exists(self) -> bool:
+        self._was_seen = self._was_seen or self._spark.catalog.tableExists(self._table)
+        return self._was_seen
+
+    def create(self, schema: StructType, layout: Layout) -> None:
+        namespace = ".".join(map(quoted, self._in_catalog.split(".")[:-1]))
+        if namespace:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._catalog}.{namespace}")
+        partitioning = f"PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._table} ({column_list(schema)}) USING iceberg {partitioning} "
+            f"TBLPROPERTIES ({property_list({**_NEW, **layout.properties})})"
+        )
+        if layout.sort_by:
+            self._spark.sql(f"ALTER TABLE {self._table} WRITE ORDERED BY {', '.join(layout.sort_by)}")
+
+    def frame(self) -> DataFrame:
+        return self._spark.table(self._table)
+
+    def schema(self) -> StructType:
+        return self.frame().schema
+
+    def properties(self) -> dict[str, str]:
+        return {row.key: row.value for row in self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect()}
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({property_list(properties)})")
+
+    def progress(self, parts: Sequence[TopicPart]) -> Progress:
+        line = self._line()
+        if last := line.last_commit():
+            return Progress(last.end, last.number, last.epoch, last.attempt)
+        if line.is_whole:
+            return Progress()
+        # What a sync wrote last was replaced by maintenance, and then expired.
+        staged = [Commit.of_properties(snapshot.summary or {}) for snapshot in line.known]
+        return progress_of_rows(self, parts, [commit for commit in staged if commit is not None])
+
+    def append(self, rows: DataFrame, commit: Commit) -> None:
+        missing = [field for field in self.schema() if field.name not in rows.columns]
+        rows = rows.select("*", *(fn.lit(None).cast(field.dataType).alias(field.name) for field in missing))
+        for _ in range(ATTEMPTS_MAX):
+            head = self._stage_on(commit)
+            _write(rows, f"{self._table}.{quoted(f'branch_{self._branch}')}", commit)
+            try:
+                self._call("fast_forward", branch="main", to=self._branch)
+            except SPARK_ERRORS as error:
+                if self._line().head == head:
+                    raise  # nobody was faster: this is something else
+                logger.info(
+                    "table=%s was changed meanwhile, committing again: %s", self.name, sentence(error)
+                )
+                continue
+            return
+        raise Conflict(
+            f"{self.name} was changed by others {ATTEMPTS_MAX} times while one commit was tried: "
+            "let their work end first, or commit less at once"
+        )
+
+    def insert(self, rows: DataFrame, commit: Commit) -> None:
+        _write(rows, self._table, commit)
+
+    def close(self) -> None:
+        """Remove the branch that commits are staged on."""
+        self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS {quoted(self._branch)}")
+
+    def discard(self, condition: str) -> None:
+        self._spark.sql(f"DELETE FROM {self._table} WHERE {condition}")
+
+    def change(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._spark.sql(alteration(self._table, change))
+
+    def commits(self, limit: int) -> list[RecordedCommit]:
+        found: list[RecordedCommit] = []
+        for snapshot in self._line().snapshots:
+            commit = Commit.of_properties(snapshot.summary or {})
+            if commit is not None and len(found) < limit:
+                rows = int((snapshot.summary or {}).get("added-records", 0))
+                committed_ms = int(snapshot.committed_at.timestamp() * 1000)
+                found.append(RecordedCommit(commit, str(snapshot.snapshot_id), committed_ms, rows))
+        return found
+
+    def compact(self) -> Compaction:
+        (row,) = self._call("rewrite_data_files")
+        return Compaction(int(row.rewritten_data_files_count), int(row.added_data_files_count))
+
+    def expire(self, older_than_hours: float) -> None:
+        (row,) = self._spark.sql(
+            f"SELECT date_format(current_timestamp() - make_dt_interval(0, 0, 0, {older_than_hours * 3600:f}), "
+            "'yyyy-MM-dd HH:mm:ss.SSS') AS at"
+        ).collect()
+        self._spark.sql(
+            f"CALL {self._catalog}.system.expire_snapshots(table => {text(self._in_catalog)}, "
+            f"older_than => TIMESTAMP {text(row['at'])})"
+        )
+
+    def _stage_on(self, commit: Commit) -> int | None:
+        """Point our branch at the main one, which must hold the commit before this one."""
+        line = self._line()
+        last = line.last_commit()
+        if last is not None and last.number != commit.number - 1:
+            raise Conflict(
+                f"another sync writes to {self.name}, or it was rolled back: its last commit is {last.number}, up to "
+                f"{dict(last.end)}, and number {commit.number} was to be made; let one sync write to a table"
+            )
+        at = "" if line.head is None else f"AS OF VERSION {line.head}"
+        self._spark.sql(f"ALTER TABLE {self._table} CREATE OR REPLACE BRANCH {quoted(self._branch)} {at}")
+        return line.head
+
+    def _line(self) -> _Line:
+        # Somebody else may have committed: what this session has cached is not the table.
+        self._spark.sql(f"REFRESH TABLE {self._table}")
+        known = self._spark.sql(
+            f"SELECT snapshot_id, parent_id, committed_at, summary FROM {self._table}.snapshots"
+        )
+        by_id = {row.snapshot_id: row for row in known.collect()}
+        heads = self._spark.sql(f"SELECT snapshot_id FROM {self._table}.refs WHERE name = 'main'").collect()
+        line: list[Row] = []
+        at = heads[0].snapshot_id if heads else None
+        while at in by_id:
+            line.append(by_id[at])
+            at = by_id[at].parent_id
+        return _Line(tuple(line), at is None, tuple(by_id.values()))
+
+    def _call(self, procedure: str, **arguments: str) -> list[Row]:
+        given = {"table": self._in_catalog, **arguments}
+        listed = ", ".join(f"{quoted(name)} => {text(value)}" for name, value in given.items())
+        return self._spark.sql(f"CALL {self._catalog}.system.{procedure}({listed})").collect()
+
+
+def _write(rows: DataFrame, target: str, commit: Commit) -> None:
+    writer = rows.writeTo(target)
+    for name, value in commit.to_properties().items():
+        writer = writer.option(f"snapshot-property.{name}", value)
+    writer.append()
