@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pydanube.cli.admin_connection import ADMIN_PORT, AdminAddress, Command, NotReachable, admin_port_at
+from pydanube.cli.admin_connection import (
+    ADMIN_PORT,
+    AdminAddress,
+    Command,
+    NotReachable,
+    admin_port_at,
+    run_admin,
+)
 from pydanube.cli.progress import transfer_bar
 from pydanube.cli.spark_options import SparkJob, spark_options
 from pydanube.cli.spark_progress import status_line
+from pydanube.cli.storage_admin import StorageAdmin
 from pydanube.cli.tables import output_option, size_text
 from pydanube.client.address import Address
-from pydanube.kernel.errors import Unavailable
+from pydanube.kernel.errors import DanubeError, ErrorCode, Unavailable
 
 if TYPE_CHECKING:
     from pydanube.spark.connection import Connection
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from pydanube.spark.maintenance.sealed_history import Target
 
 _SMALL: Final = {"spark.sql.shuffle.partitions": "16"}
+_ANY_TOPIC: Final = "/default/any"
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _AGES: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -77,16 +86,29 @@ class Maintenance:
         from pydanube.spark.session import open_session  # noqa: PLC0415
 
         connection = self.connection
-        with status_line("starting Spark"):
+        with status_line("asking the broker") as say:
             # Before Spark, which takes seconds to start.
+            run_admin(self._reach_admin_port())
             with connection.client():
                 pass
+            say("starting Spark")
             spark = open_session(self._job.settings(config=_SMALL, app_name=f"danube {title}"))
         with ExitStack() as bars:
             yield (
                 Target(spark, connection, self._admin(connection), self._job.store_options()),
                 lambda total: bars.enter_context(transfer_bar(title, total)),
             )
+
+    async def _reach_admin_port(self) -> None:
+        """Whatever it answers, it is there; only `Unavailable` says that it is not."""
+        async with self.admin_port.connect() as admin:
+            try:
+                await StorageAdmin(admin).describe(_ANY_TOPIC)
+            except Unavailable:
+                raise
+            except DanubeError as error:
+                if error.code in (ErrorCode.CREDENTIALS_MISSING, ErrorCode.METHOD_UNKNOWN):
+                    raise
 
     def _admin(self, connection: "Connection") -> "Connection":
         port = self.admin_port

@@ -103,6 +103,7 @@ ALSO_NEEDED = {
     "register": ["--schema", "{}"],
     "get": ["--subject", "orders"],
     "delete": ["--confirm"],
+    "erase": ["--key", "customer-17"],
 }
 """By the command's own name, where it has these options: what its parameters do not say themselves."""
 
