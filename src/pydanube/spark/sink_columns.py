@@ -20,7 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pydanube.kernel.errors import Rejected
+from pydanube.client.encoding import ROW_BYTES_MAX
+from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.native import arrow
 from pydanube.protocol.native.batch import ALL_COLUMNS
 from pydanube.spark.options import nearest
@@ -126,6 +127,8 @@ def _column(values: pa.Array, name: str, source: str) -> pa.Array:
             f"column {source!r} is null in row {place + 1} of {len(values)} that were to be written: "
             "nothing of them was; filter such rows or fill them in"
         )
+    if name == "payload":
+        _check_size(values, source)
     if name == "attributes" and values.items.null_count:
         raise Rejected(f"column {source!r} has an attribute whose value is null: filter or fill it in")
     if name == "publish_time":
@@ -140,6 +143,18 @@ def _column(values: pa.Array, name: str, source: str) -> pa.Array:
             f"column {source!r} of type {values.type} cannot be sent as {name}, which is "
             f"{_MESSAGE.field(name).type}: {error}"
         ) from error
+
+
+def _check_size(payloads: pa.Array, source: str) -> None:
+    sizes = pc.binary_length(payloads)
+    largest = pc.max(sizes).as_py() or 0
+    if largest > ROW_BYTES_MAX:
+        raise Rejected(
+            f"column {source!r} has {largest} bytes in row {pc.index(sizes, largest).as_py() + 1} of {len(payloads)} "
+            f"that were to be written, a message has {ROW_BYTES_MAX} at most: split it, or store it elsewhere and send "
+            "where it is",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
 
 
 def _canonical(name: str, column: pa.ChunkedArray) -> list[bytes | None]:
