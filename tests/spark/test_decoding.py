@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from spark_harness.broker_process import BrokerProcess
 
+from pydanube.client.schema_records import SchemaReference
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.spark.columns import MESSAGE_SCHEMA
 from pydanube.spark.decoding import FileSchemas, RegistrySchemas, decode, replay_quarantine, table_schema
@@ -149,11 +150,10 @@ def test_quarantine_keeps_what_came_and_can_be_replayed(
 
 def test_fail_names_the_message(spark: SparkSession, broker: BrokerProcess, orders: int) -> None:
     schemas = RegistrySchemas(broker.connection, "orders")
-    good = [(orders, 1, b'{"id": 1}')]
-    assert decode(messages(spark, good), schemas, on_error="fail").rows.count() == 1
-    bad = decode(messages(spark, [*good, (orders, 1, b"{}")]), schemas, on_error="fail")
+    given = [(orders, 1, b'{"id": 1}'), (orders, 1, b"{}")]
+    decoded = decode(messages(spark, given), schemas, on_error="fail")
     with pytest.raises(PySparkException) as failed:
-        bad.rows.collect()
+        decoded.rows.collect()
     assert (
         'a payload cannot be decoded: topic /default/orders, partition 0, offset 101, "id" is a required property'
         in str(failed.value)
@@ -213,12 +213,26 @@ def test_the_subject_of_a_topic_and_a_pinned_version(broker: BrokerProcess, orde
         RegistrySchemas(broker.connection, "no-such-subject").load()
 
 
+def test_schemas_bring_along_what_they_refer_to(broker: BrokerProcess) -> None:
+    with broker.client() as client:
+        day = '{"$defs": {"day": {"type": "string", "format": "date"}}}'
+        client.schemas.register("days", day, "json_schema")
+        span = '{"properties": {"first": {"$ref": "days#/$defs/day"}}}'
+        client.schemas.register("spans", span, "json_schema", references=[SchemaReference("days", "days", 1)])
+        trip = '{"properties": {"when": {"$ref": "spans"}}}'
+        client.schemas.register(
+            "trips", trip, "json_schema", references=[SchemaReference("spans", "spans", 1)]
+        )
+    columns = table_schema(RegistrySchemas(broker.connection, "trips"))
+    assert columns.simpleString() == "struct<when:struct<first:date>>"
+
+
 def test_schemas_of_files_decode_whatever_messages_name(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "order.json"
     path.write_text(json.dumps(V1))
     texts = spark.createDataFrame([('{"id": 9}',), ("{}",)], "payload STRING")
     decoded = decode(texts, FileSchemas(str(path), "json_schema"), on_error="quarantine", keep=[])
-    assert [row.asDict() for row in decoded.rows.collect()] == [{"id": 9, "amount": None, "offset_": None}]
+    assert decoded.rows.columns == ["id", "amount", "offset_"]
     (bad,) = decoded.quarantined.collect()
     assert (bad.topic, bad.offset, bytes(bad.payload)) == (None, None, b"{}")
     with pytest.raises(Rejected, match="cannot be read: No such file"):
@@ -229,7 +243,7 @@ def test_schemas_of_files_decode_whatever_messages_name(spark: SparkSession, tmp
     ("arguments", "text"),
     [
         ({"on_error": "ignore"}, "invalid on_error 'ignore': use one of permissive, quarantine, fail"),
-        ({"keep": ["ofset"]}, "no column 'ofset'"),
+        ({"keep": ["no_such"]}, "no column 'no_such'"),
     ],
 )
 def test_wrong_arguments_are_refused(spark: SparkSession, arguments: dict[str, Any], text: str) -> None:

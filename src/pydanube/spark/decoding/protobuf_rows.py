@@ -42,28 +42,46 @@ class ProtobufTable:
         assert isinstance(written, ProtobufSchema), "one subject has one format"
         check = written.check_payload
         parse = GetMessageClass(written.message).FromString
-        gets = [get for _, get in _gets(written.message, self._column.fields)]
-        convert = None if gets else _conversion(written.message, self._column)
+        values = _values(written.message, self._column.fields)
+        convert = None if self._column.fields else _conversion(written.message, self._column)
 
         def decode(payload: bytes) -> Row:
             problem = check(payload)
             if problem is not None:
                 raise BadPayload(problem)
             message = parse(payload)
-            return [get(message) for get in gets] if convert is None else (convert(message),)
+            return values(message) if convert is None else (convert(message),)
 
         return decode
 
 
-def _gets(message: Descriptor, fields: tuple[Field, ...]) -> list[tuple[str, Get]]:
-    return [(field.name, _get(message, field)) for field in fields]
+def _values(message: Descriptor, fields: tuple[Field, ...]) -> Callable[[Any], list[object]]:
+    """Takes the values of all these fields, null for those the message's version does not have."""
+    declared = message.fields_by_number
+    gets = [
+        (declared[each.number].name if each.number in declared else "", _get(message, each))
+        for each in fields
+    ]
+
+    def values(message: Any) -> list[object]:
+        taken: list[object] = []
+        name = ""
+        try:
+            for name, get in gets:  # noqa: B007  (the text below names it)
+                taken.append(get(message))
+        except BadPayload as bad:
+            bad.where.append(f".{name}")
+            raise
+        return taken
+
+    return values
 
 
 def _get(message: Descriptor, wanted: Field) -> Get:
     field = message.fields_by_number.get(wanted.number)
     if field is None:
         return lambda message: None
-    get = _named(field, _value(field, wanted.column))
+    get = _value(field, wanted.column)
     if field.has_presence and not field.has_default_value:
         name = field.name
         return lambda message: get(message) if message.HasField(name) else None
@@ -125,29 +143,14 @@ def _conversion(message: Descriptor, column: Column) -> Convert:
     if column.is_json:
         return _json
     if column.fields:
-        gets = _gets(message, column.fields)
-        return lambda value: {name: get(value) for name, get in gets}
+        names = [each.name for each in column.fields]
+        values = _values(message, column.fields)
+        return lambda message: dict(zip(names, values(message), strict=True))
     if message.full_name == TIMESTAMP and column.type == TIME:
         return lambda time: micros(time.seconds * 1_000_000 + time.nanos // 1_000)
     if message.full_name in WRAPPERS:
         return _value(message.fields[0], column)
     raise _Unfit(message, column)
-
-
-def _named(field: FieldDescriptor, get: Get) -> Get:
-    """The same, but errors say where."""
-    if isinstance(get, attrgetter):
-        return get
-    name = field.name
-
-    def named(message: Message) -> object:
-        try:
-            return get(message)
-        except BadPayload as bad:
-            bad.where.append(f".{name}")
-            raise
-
-    return named
 
 
 def _json(message: Message) -> object:

@@ -137,6 +137,30 @@ def test_versions_are_projected_onto_the_table(decode_all: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "table", "payload"),
+    [
+        ({"c": {"type": "number"}}, {"c": {"type": "integer"}}, b'{"c": 4.5}'),
+        ({}, {"c": {"type": "integer"}}, b'{"c": 4.5}'),
+        ({}, {"c": {"type": "number"}}, b'{"c": true}'),
+        ({}, {"c": {"type": "array", "items": {"type": "string"}}}, b'{"c": "text"}'),
+        ({}, {"c": {"type": "object", "additionalProperties": {"type": "string"}}}, b'{"c": []}'),
+    ],
+)
+def test_values_of_another_version_are_never_bent(
+    decode_all: Any, written: Any, table: Any, payload: bytes
+) -> None:
+    (reason,) = decode_all("json_schema", [record(**written), record(**table)], [(1, payload)])
+    assert "'c': the value does not fit a column of type" in reason
+
+
+def test_properties_alone_do_not_make_an_object(decode_all: Any) -> None:
+    schema = record(c={"properties": {"x": {"type": "integer"}}})
+    assert decode_all("json_schema", [schema], [(1, b'{"c": []}')]) == [
+        "'c': the value does not fit a column of type struct<x:bigint>"
+    ]
+
+
 TYPED = record(
     n={"type": "integer"},
     x={"type": "number"},
