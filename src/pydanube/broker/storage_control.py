@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydanube.broker.broker import Broker
+from pydanube.broker.durable_subscription import DurableSubscription
 from pydanube.broker.incoming_files import PART_BYTES_MAX, IncomingFiles, Senders
 from pydanube.broker.reliable_topic import ReliableTopic
 from pydanube.broker.segment_replacement import SegmentReplacement
@@ -160,9 +161,11 @@ class StorageControl:
     async def drop_copies(self, topic: TopicName) -> DroppedCopies:
         """Keep the sealed messages of a topic nowhere but in its segments.
 
-        Not in the journal's files, not in memory, not in runs, not in files of segments that were replaced.
+        Not in the journal's files, not in memory, not in runs, not in files of segments that were replaced. Subscriptions
+        start over where they have come to, so messages that are not acknowledged are delivered again.
         """
-        log = self._topic(topic).log
+        stored = self._topic(topic)
+        log = stored.log
         await self._journal.scrub()
         self._journal.forget_cached(log.topic_id)
         async with log.history.change:
@@ -174,6 +177,9 @@ class StorageControl:
             topic_id=log.history.topic_id,
             on_step=self._on_step,
         )
+        for subscription in stored.subscriptions.values():
+            assert isinstance(subscription, DurableSubscription), "those of a reliable topic are"
+            subscription.seek(subscription.next_offset)
         return DroppedCopies(len(copies), replaced)
 
     # Imports: files come in parts, are checked together, and become the history of a new topic.
