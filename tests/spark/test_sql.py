@@ -102,7 +102,7 @@ def test_a_file_gets_all_rows_from_a_position_on(
     [
         ("SELECT * FROM `/default/ordres`", "topic /default/ordres does not exist, or stores no messages: did you mean"),
         ("SELECT *\nFROM `/default/orders` WERE 1", "Syntax error at or near '1': extra input '1' (line 2, column 29)"),
-        ("SELECT regio FROM `/default/orders`", "`regio` cannot be resolved"),
+        ("SELECT area FROM `/default/orders`", "`area` cannot be resolved"),
         ("SELECT raise_error('so it is') FROM `/default/orders`", "so it is"),
         ("SELECT int(string(payload)) FROM `/default/regions`", "cannot be cast to \"INT\""),
     ],

@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Result = TypeVar("Result")
 Say = Callable[[str], None]
 _LOOK_EVERY_SECONDS: Final = 0.3
 
@@ -49,3 +51,16 @@ def tasks_shown(spark: "SparkSession", say: Say) -> Iterator[None]:
     finally:
         done.set()
         watcher.join()
+
+
+@contextmanager
+def beside_ctrl_c() -> Iterator[Callable[[Callable[[], Result]], Future[Result]]]:
+    """Calls of Spark that take long, made where Ctrl-C does not hit them: the bridge to Java answers that with noise.
+
+    The one who waits for the future gets it instead; Spark has cancelled its jobs by then.
+    """
+    caller = ThreadPoolExecutor(1, "danube-spark-call")
+    try:
+        yield caller.submit
+    finally:
+        caller.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,7 @@ import click
 
 from pydanube.cli.positions import Start
 from pydanube.cli.spark_options import SparkJob, spark_options
-from pydanube.cli.spark_progress import Say, status_line, tasks_shown
+from pydanube.cli.spark_progress import Say, beside_ctrl_c, status_line, tasks_shown
 from pydanube.cli.sql_rows import OUTPUTS, RowStream, write_rows
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pydanube.spark.sql import Start as Place
 
 SHOWN_ROWS_MAX: Final = 1_000
-_LOOK_EVERY_SECONDS: Final = 0.2
 _SMALL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 """A query of one person: few tasks, each of which costs more than the rows in it."""
 
@@ -166,10 +165,11 @@ def _place(position: Position, topics: list[str]) -> "Place":
 
 
 def _show(spark: "SparkSession", rows: "DataFrame", request: Request, say: Say) -> None:
-    with tasks_shown(spark, say):
-        limit = request.limit
-        # One more than asked for tells whether there are more.
-        table = rows.toArrow() if limit is None else rows.limit(limit + 1).toArrow()
+    limit = request.limit
+    # One more than asked for tells whether there are more.
+    rows = rows if limit is None else rows.limit(limit + 1)
+    with tasks_shown(spark, say), beside_ctrl_c() as call:
+        table = call(rows.toArrow).result()
     is_cut = limit is not None and table.num_rows > limit
     write_rows(table.slice(0, limit) if is_cut else table, request.output, request.to)
     if is_cut:
@@ -200,11 +200,15 @@ def _follow(rows: "DataFrame", request: Request) -> None:
                 enough.set()
 
     running = rows.writeStream.foreachBatch(show).outputMode("append").start()
-    try:
-        while not enough.is_set() and not running.awaitTermination(_LOOK_EVERY_SECONDS):  # type: ignore[arg-type]
+    with beside_ctrl_c() as call:
+        ended = call(running.awaitTermination)
+        ended.add_done_callback(lambda ended: enough.set())
+        try:
+            enough.wait()
+            if ended.done():
+                ended.result()
+        except KeyboardInterrupt:
+            # Nothing was left undone: there is no end that it did not reach.
             pass
-    except KeyboardInterrupt:
-        # Nothing was left undone: there is no end that it did not reach.
-        pass
-    finally:
-        running.stop()
+        finally:
+            running.stop()

@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark import SparkConf, SparkContext
@@ -30,7 +32,9 @@ from pydanube.spark.jars import (
 )
 from pydanube.spark.java import find_java, java_home
 
-_LOG_TAIL_LINES = 40
+_UNRESOLVED: Final = re.compile(
+    r"(?:unresolved dependency|download failed): (?P<group>[\w.-]+)#(?P<artifact>[\w.-]+);(?P<version>[\w.-]+)"
+)
 
 # PySpark logs, as JSON on stderr, every error it raises: whoever catches it decides what is shown.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
@@ -126,7 +130,10 @@ def _start(settings: SparkSettings, scratch: Path) -> SparkSession:
 
 
 def _config(settings: SparkSettings, plan: JarPlan, scratch: Path) -> dict[str, str]:
+    temporary = scratch / "tmp"
+    temporary.mkdir()
     config = {
+        "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={temporary}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -157,9 +164,14 @@ def _start_context(conf: SparkConf, settings: SparkSettings) -> SparkContext:
 
 
 def _reason(log: Path) -> str:
-    """What Spark's launcher said last about an error."""
-    lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
-    telling = [line.strip() for line in lines if "unresolved dependency" in line or "Exception" in line]
+    """What Spark's launcher said about its end."""
+    text = log.read_text(errors="replace")
+    if missing := _UNRESOLVED.search(text):
+        return (
+            f"{missing['group']}:{missing['artifact']}:{missing['version']} cannot be fetched: check the repositories "
+            f"of this machine (spark.jars.ivySettings), or use a directory of jars (--jars-dir); more in {log}"
+        )
+    telling = [line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line]
     return f"{telling[0]} (more in {log})" if telling else f"see {log}"
 
 
