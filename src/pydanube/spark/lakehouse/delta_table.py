@@ -53,20 +53,12 @@ class DeltaTable:
         self._place = place
         self._table = place.identifier
         self._sort_by = sort_by
-        self._was_seen = False
+        self._is_made = False
         self.name = place.path or place.name or ""
 
     def exists(self) -> bool:
-        if self._place.path is None:
-            return self._spark.catalog.tableExists(self._table)
-        try:
-            return bool(self._history(1))
-        except SPARK_ERRORS as error:
-            if any(
-                word in str(error) for word in ("DELTA_MISSING", "DELTA_PATH_DOES_NOT_EXIST", "NOT_FOUND")
-            ):
-                return False
-            raise
+        self._is_made = self._is_made or self._is_there()
+        return self._is_made
 
     def create(self, schema: StructType, layout: Layout) -> None:
         made, by = partitioning(schema, layout.partition_by)

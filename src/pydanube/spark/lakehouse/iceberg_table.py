@@ -7,7 +7,7 @@ both make the next one. An append by itself would not do: Iceberg puts it on top
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -67,14 +67,16 @@ class IcebergTable:
         self._spark = spark
         self._catalog = quoted(catalog)
         self._in_catalog = name
-        self._table = f"{self._catalog}.{'.'.join(map(quoted, name.split('.')))}"
+        self.identifier = f"{self._catalog}.{'.'.join(map(quoted, name.split('.')))}"
         self._branch = f"{BRANCH}{uuid4().hex[:12]}"
-        self._was_seen = False
+        self._is_made = False
+        self._seen: _Line | None = None
+        """What the next commit goes on top of."""
         self.name = f"{catalog}.{name}"
 
     def exists(self) -> bool:
-        self._was_seen = self._was_seen or self._spark.catalog.tableExists(self._table)
-        return self._was_seen
+        self._is_made = self._is_made or self._spark.catalog.tableExists(self.identifier)
+        return self._is_made
 
     def create(self, schema: StructType, layout: Layout) -> None:
         namespace = ".".join(map(quoted, self._in_catalog.split(".")[:-1]))
@@ -82,26 +84,28 @@ class IcebergTable:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._catalog}.{namespace}")
         partitioning = f"PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._table} ({column_list(schema)}) USING iceberg {partitioning} "
+            f"CREATE TABLE IF NOT EXISTS {self.identifier} ({column_list(schema)}) USING iceberg {partitioning} "
             f"TBLPROPERTIES ({property_list({**_NEW, **layout.properties})})"
         )
         if layout.sort_by:
-            self._spark.sql(f"ALTER TABLE {self._table} WRITE ORDERED BY {', '.join(layout.sort_by)}")
+            self._spark.sql(f"ALTER TABLE {self.identifier} WRITE ORDERED BY {', '.join(layout.sort_by)}")
 
     def frame(self) -> DataFrame:
-        return self._spark.table(self._table)
+        return self._spark.table(self.identifier)
 
     def schema(self) -> StructType:
         return self.frame().schema
 
     def properties(self) -> dict[str, str]:
-        return {row.key: row.value for row in self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect()}
+        return {
+            row.key: row.value for row in self._spark.sql(f"SHOW TBLPROPERTIES {self.identifier}").collect()
+        }
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({property_list(properties)})")
+        self._spark.sql(f"ALTER TABLE {self.identifier} SET TBLPROPERTIES ({property_list(properties)})")
 
     def progress(self, parts: Sequence[TopicPart]) -> Progress:
-        line = self._line()
+        line = self._seen = self._line()
         if last := line.last_commit():
             return Progress(last.end, last.number, last.epoch, last.attempt)
         if line.is_whole:
@@ -113,9 +117,13 @@ class IcebergTable:
     def append(self, rows: DataFrame, commit: Commit) -> None:
         missing = [field for field in self.schema() if field.name not in rows.columns]
         rows = rows.select("*", *(fn.lit(None).cast(field.dataType).alias(field.name) for field in missing))
+        self.commit_staged(commit, lambda branch: _write(rows, self._of_branch(branch), commit))
+
+    def commit_staged(self, commit: Commit, write: Callable[[str], None]) -> None:
+        """Have a commit written to a branch, then move the main one forward to it; as `append` otherwise."""
         for _ in range(ATTEMPTS_MAX):
             head = self._stage_on(commit)
-            _write(rows, f"{self._table}.{quoted(f'branch_{self._branch}')}", commit)
+            write(self._branch)
             try:
                 self._call("fast_forward", branch="main", to=self._branch)
             except SPARK_ERRORS as error:
@@ -132,18 +140,18 @@ class IcebergTable:
         )
 
     def insert(self, rows: DataFrame, commit: Commit) -> None:
-        _write(rows, self._table, commit)
+        _write(rows, self.identifier, commit)
 
     def close(self) -> None:
         """Remove the branch that commits are staged on."""
-        self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS {quoted(self._branch)}")
+        self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {quoted(self._branch)}")
 
     def discard(self, condition: str) -> None:
-        self._spark.sql(f"DELETE FROM {self._table} WHERE {condition}")
+        self._spark.sql(f"DELETE FROM {self.identifier} WHERE {condition}")
 
     def change(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._spark.sql(alteration(self._table, change))
+            self._spark.sql(alteration(self.identifier, change))
 
     def commits(self, limit: int) -> list[RecordedCommit]:
         found: list[RecordedCommit] = []
@@ -169,9 +177,15 @@ class IcebergTable:
             f"older_than => TIMESTAMP {text(row['at'])})"
         )
 
+    def _of_branch(self, branch: str) -> str:
+        return f"{self.identifier}.{quoted(f'branch_{branch}')}"
+
     def _stage_on(self, commit: Commit) -> int | None:
-        """Point our branch at the main one, which must hold the commit before this one."""
-        line = self._line()
+        """Point our branch at what `progress` saw of the main one, which must hold the commit before this one.
+
+        The main branch is not looked at again: if it has moved since, moving it forward fails.
+        """
+        line, self._seen = self._seen or self._line(), None
         last = line.last_commit()
         if last is not None and last.number != commit.number - 1:
             raise Conflict(
@@ -179,17 +193,19 @@ class IcebergTable:
                 f"{dict(last.end)}, and number {commit.number} was to be made; let one sync write to a table"
             )
         at = "" if line.head is None else f"AS OF VERSION {line.head}"
-        self._spark.sql(f"ALTER TABLE {self._table} CREATE OR REPLACE BRANCH {quoted(self._branch)} {at}")
+        self._spark.sql(f"ALTER TABLE {self.identifier} CREATE OR REPLACE BRANCH {quoted(self._branch)} {at}")
         return line.head
 
     def _line(self) -> _Line:
         # Somebody else may have committed: what this session has cached is not the table.
-        self._spark.sql(f"REFRESH TABLE {self._table}")
+        self._spark.sql(f"REFRESH TABLE {self.identifier}")
         known = self._spark.sql(
-            f"SELECT snapshot_id, parent_id, committed_at, summary FROM {self._table}.snapshots"
+            f"SELECT snapshot_id, parent_id, committed_at, summary FROM {self.identifier}.snapshots"
         )
         by_id = {row.snapshot_id: row for row in known.collect()}
-        heads = self._spark.sql(f"SELECT snapshot_id FROM {self._table}.refs WHERE name = 'main'").collect()
+        heads = self._spark.sql(
+            f"SELECT snapshot_id FROM {self.identifier}.refs WHERE name = 'main'"
+        ).collect()
         line: list[Row] = []
         at = heads[0].snapshot_id if heads else None
         while at in by_id:

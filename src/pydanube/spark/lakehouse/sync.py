@@ -37,8 +37,8 @@ from pydanube.spark.lakehouse.envelope import (
     raw_schema,
 )
 from pydanube.spark.lakehouse.evolution import OnIncompatible, Plan, fit, plan_evolution
+from pydanube.spark.lakehouse.maintenance import tidy
 from pydanube.spark.lakehouse.quarantine import Quarantine
-from pydanube.spark.lakehouse.recovery import END_PROPERTY, NUMBER_PROPERTY
 from pydanube.spark.lakehouse.renames import renamed_columns
 from pydanube.spark.lakehouse.stretches import CommitBounds, Stretch, next_stretch
 from pydanube.spark.lakehouse.table import LakeTable, Layout
@@ -148,15 +148,10 @@ class LakehouseSync:
         )
         return Outcome(commit, stretch.is_full, _lag(commit.end, there))
 
-    def compact(self) -> None:
-        """Join small files; what a sync needs to know is kept apart from the log first."""
-        self._anchor()
-        done = self._table.compact()
+    def tidy(self, expire_hours: float | None = None) -> None:
+        """Join small files, and forget old versions of the table."""
+        done = tidy(self._table, expire_hours)
         logger.info("table=%s files=%d became=%d", self._table.name, done.files_before, done.files_after)
-
-    def expire(self, older_than_hours: float) -> None:
-        self._anchor()
-        self._table.expire(older_than_hours)
 
     def close(self) -> None:
         """Leave the table as others expect to find it."""
@@ -164,12 +159,6 @@ class LakehouseSync:
             self._table.close()
         if self._quarantine is not None:
             self._quarantine.close()
-
-    def _anchor(self) -> None:
-        last = self._table.commits(1)
-        if last:
-            commit = last[0].commit.to_properties()
-            self._table.set_properties({name: commit[name] for name in (END_PROPERTY, NUMBER_PROPERTY)})
 
     def _make_table(self, loaded: LoadedSchemas | None) -> None:
         if not self._table.exists():
