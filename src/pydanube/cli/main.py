@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "audit": "Check all stored history of topics.",
     "erase": "Remove the messages of a key from a topic's history, with proof.",
     "import": "Make a topic of history from elsewhere.",
+    "lakehouse": "Keep topics as Iceberg or Delta tables.",
     "spark": "Look at the Spark that jobs run on, fetch their jars.",
     "config": "Check or show the configuration of a broker.",
     "completion": "Print what makes your shell complete this command.",
