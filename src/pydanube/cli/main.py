@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "tail": "Follow a topic, without a subscription.",
     "peek": "Look at stored messages, without consuming them.",
     "sql": "Query topics with SQL.",
+    "pipeline": "Check, test and run pipelines from files.",
     "replay": "Publish stored messages again, or the rows of a table.",
     "topics": "Make, look at and delete topics.",
     "subscriptions": "Look at subscriptions, move them, decide about messages that fail.",

@@ -33,13 +33,15 @@ class Problem:
     """What is wrong, and where."""
 
     line: int
+    """0: it comes from no file."""
     path: str
     text: str
+    is_warning: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"line {self.line}: {self.path}: {self.text}" if self.path else f"line {self.line}: {self.text}"
-        )
+        where = f"line {self.line}" if self.line else ""
+        kind = "warning" if self.is_warning else ""
+        return ": ".join(part for part in (where, self.path, kind, self.text) if part)
 
 
 class Invalid(Rejected):
@@ -57,13 +59,20 @@ class Lines:
 
     name: str
     known: dict[Path, int] = field(default_factory=dict)
+    unknown: list[Path] = field(default_factory=list)
+    """Keys that mean nothing."""
 
     def problem(self, path: Path, text: str) -> Problem:
         """A problem with what is at the path, or with what should be there."""
         place = path
         while place and place not in self.known:
             place = place[:-1]
-        return Problem(self.known.get(place, 1), shown(path), text)
+        return Problem(self.known.get(place, 1 if self.known else 0), shown(path), text)
+
+    def warning(self, path: Path, text: str) -> Problem:
+        """What is allowed and looks wrong."""
+        problem = self.problem(path, text)
+        return Problem(problem.line, problem.path, text, is_warning=True)
 
 
 def shown(path: Path) -> str:
@@ -74,8 +83,8 @@ def shown(path: Path) -> str:
     return text
 
 
-def load(text: str, kind: type[Document], name: str) -> tuple[Document, Lines]:
-    """A document of this kind.
+def load(text: str, kind: type[Document], name: str) -> tuple[Document, Lines, list[Problem]]:
+    """A document of this kind, without the keys it does not know, and a problem for each of those.
 
     Raises:
         Invalid: it is none; all that is wrong is told at once.
@@ -99,9 +108,11 @@ def load(text: str, kind: type[Document], name: str) -> tuple[Document, Lines]:
     except yaml.YAMLError as error:
         raise Invalid(name, [Problem(1, "", f"this is not YAML: {error}")]) from error
     problems = list(_check(lines, data, kind, ()))
-    if problems:
+    if len(problems) > len(lines.unknown):
         raise Invalid(name, problems)
-    return msgspec.convert(data, kind), lines
+    for path in lines.unknown:
+        _remove(data, path)
+    return msgspec.convert(data, kind), lines, problems
 
 
 def _note(lines: Lines, node: yaml.Node | None, path: Path) -> Iterable[Problem]:
@@ -156,10 +167,18 @@ def _check_struct(
         if key in known:
             yield from _check(lines, item, known[key].type, (*path, str(key)))
         else:
+            lines.unknown.append((*path, key))
             yield lines.problem((*path, str(key)), unknown("key", str(key), known))
     for name, each in known.items():
         if each.required and name not in value:
             yield lines.problem(path, f"the key {name!r} is missing")
+
+
+def _remove(data: Any, path: Path) -> None:
+    *way, last = path
+    for part in way:
+        data = data[part]
+    del data[last]
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """What a pipeline's file can say; docs/pipelines.md explains it with examples."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -31,15 +31,13 @@ class Watermark(_Section, frozen=True, kw_only=True):
 class FilesSource(_Section, frozen=True, kw_only=True):
     path: str
     format: Literal["parquet", "json", "csv", "orc", "text"]
-    schema: str | None = None
-    """Columns in Spark's words; files that are followed need it."""
     options: dict[str, str] = {}
 
 
 class KafkaSource(_Section, frozen=True, kw_only=True):
     bootstrap_servers: str
     topic: str
-    start: str = "earliest"
+    start: Literal["earliest", "latest"] = "earliest"
     options: dict[str, str] = {}
 
 
@@ -56,8 +54,9 @@ class LakeTable(_Section, frozen=True, kw_only=True):
     format: Literal["iceberg", "delta", "parquet"]
     table: str
     """A name in a catalog, or a path."""
-    partition_by: list[str] = []
-    properties: dict[str, str] = {}
+    warehouse: str | None = None
+    """Of Iceberg: the directory of the catalog that the name begins with, if no setting of Spark says what it is."""
+    options: dict[str, str] = {}
 
 
 class Source(_Section, frozen=True, kw_only=True):
@@ -73,6 +72,8 @@ class Source(_Section, frozen=True, kw_only=True):
     """Of topics: earliest, latest, a time, or offsets."""
     max_messages_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
+    columns: str | None = None
+    """In Spark's words: files that are followed need them, tests take them for what only Spark knows."""
     decode: Decode | None = None
     watermark: Watermark | None = None
     static: bool = False
@@ -92,8 +93,8 @@ class Window(_Section, frozen=True, kw_only=True):
     time: str = "append_time"
     slide: str | None = None
     by: list[str] = []
-    late_by: str = "0 seconds"
-    """How late a row may come and still count."""
+    late_by: str | None = None
+    """How late a row may come and still count; not at all if this is left out and no watermark says so."""
 
 
 class Join(_Section, frozen=True, kw_only=True):
@@ -115,7 +116,7 @@ class Enrich(_Section, frozen=True, kw_only=True):
 
 class Function(_Section, frozen=True, kw_only=True):
     name: str
-    """module:function, called with the DataFrame and `args`."""
+    """module:function, or what `@pipeline_function` named; called with the DataFrame and `args`."""
     args: dict[str, Any] = {}
 
 
@@ -154,6 +155,21 @@ class KafkaSink(_Section, frozen=True, kw_only=True):
     options: dict[str, str] = {}
 
 
+class TableSink(_Section, frozen=True, kw_only=True):
+    table: str
+    """A name in a catalog; of Delta also a path."""
+    warehouse: str | None = None
+    """Of Iceberg: the directory of the catalog that the name begins with, if no setting of Spark says what it is."""
+    partition_by: list[str] = []
+    properties: dict[str, str] = {}
+    """Of the table, when it is made."""
+
+
+class FilesSink(_Section, frozen=True, kw_only=True):
+    path: str
+    partition_by: list[str] = []
+
+
 class ConsoleSink(_Section, frozen=True, kw_only=True):
     rows: int = 20
 
@@ -162,9 +178,9 @@ class Sink(_Section, frozen=True, kw_only=True):
     """Where rows go: exactly one of these."""
 
     topic: TopicSink | str | None = None
-    iceberg: LakeTable | str | None = None
-    delta: LakeTable | str | None = None
-    parquet: LakeTable | str | None = None
+    iceberg: TableSink | str | None = None
+    delta: TableSink | str | None = None
+    parquet: FilesSink | str | None = None
     jdbc: JdbcTable | None = None
     kafka: KafkaSink | None = None
     console: ConsoleSink | None = None
@@ -182,8 +198,8 @@ class Case(_Section, frozen=True, kw_only=True):
     """A test: rows in, rows out."""
 
     name: str
-    given: dict[str, list[dict[str, Any]]]
-    """Rows of each source."""
+    given: dict[str, list[dict[str, Any]]] | list[dict[str, Any]]
+    """Rows of each source, by its name; a list is for the only one."""
     expect: list[dict[str, Any]]
     """Rows of the sink, in any order; columns not named here do not matter."""
     quarantined: list[dict[str, Any]] = []
@@ -203,8 +219,40 @@ class Pipeline(_Section, frozen=True, kw_only=True):
     checkpoint: str | None = None
     spark: dict[str, str] = {}
     """Settings of the Spark session."""
+    packages: list[str] = []
+    """What Spark loads besides what sources and sinks need, such as a JDBC driver: group:artifact:version."""
     tests: list[Case] = []
 
     @property
     def all_sources(self) -> dict[str, Source]:
         return self.sources if self.source is None else {"source": self.source, **self.sources}
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What Spark must load for it, by the names of `jars.LIBRARIES`."""
+        tables = [each.table.format for each in self.all_sources.values() if each.table is not None]
+        sections: list[Source | Sink] = [*self.all_sources.values(), *self.all_sinks]
+        kinds = [kind for each in sections for kind in given(each)]
+        return tuple(sorted({"iceberg", "delta", "kafka"}.intersection([*tables, *kinds])))
+
+    @property
+    def all_sinks(self) -> tuple[Sink, ...]:
+        return (self.sink,) if self.quarantine is None else (self.sink, self.quarantine)
+
+
+SOURCES: Final = ("topic", "topics", "files", "kafka", "jdbc", "table")
+OPERATIONS: Final = (
+    "sql", "filter", "map", "select", "drop", "dedupe", "window", "join", "enrich", "function",
+)  # fmt: skip
+SINKS: Final = ("topic", "iceberg", "delta", "parquet", "jdbc", "kafka", "console")
+_KINDS: Final = {Source: SOURCES, Step: OPERATIONS, Sink: SINKS}
+
+
+def given(section: Source | Step | Sink) -> list[str]:
+    """Which of the keys of which there must be exactly one."""
+    return [name for name in _KINDS[type(section)] if getattr(section, name) is not None]
+
+
+def static(source: Source) -> bool:
+    """Whether it is read whole, and not followed."""
+    return source.static or source.jdbc is not None
