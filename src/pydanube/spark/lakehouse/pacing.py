@@ -70,9 +70,9 @@ class SyncRun:
         self._commits = 0
 
     def once(self) -> None:
-        """Until everything that was there is in the table."""
+        """Until everything that was there is in the table, or `wait` says so."""
         outcome = self._step()
-        while outcome is None or outcome.has_more:
+        while (outcome is None or outcome.has_more) and not self._wait(0.0):
             outcome = self._step()
 
     def forever(self) -> None:
