@@ -6,8 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pydanube.spark.filters import Narrowing, understand
-from pydanube.spark.options import ReadOptions
-from pydanube.spark.planning import Planner, Ranges
+from pydanube.spark.options import Ranges, ReadOptions
 from pydanube.spark.slice_reader import SliceReader
 from pydanube.spark.slices import Slice
 
@@ -22,6 +21,9 @@ class BatchReader(DataSourceReader):
         self._narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
+        # Not loaded by tasks, which only read.
+        from pydanube.spark.planning import Planner  # noqa: PLC0415
+
         with self._options.connection.client() as client:
             return list(Planner(self._options, self._narrowing).slices(client, self._ranges))
 

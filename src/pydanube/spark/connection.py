@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from pydanube.client import blocking
-from pydanube.client.tls import TLS
+if TYPE_CHECKING:
+    from pydanube.client import blocking
 
 DEFAULT_URL = "danube://127.0.0.1:6650"
 
@@ -42,8 +43,12 @@ class Connection:
         }
         return {name: value for name, value in options.items() if value is not None}
 
-    def client(self, *, timeout: float = 30.0) -> blocking.Client:
+    def client(self, *, timeout: float = 30.0) -> "blocking.Client":
         """A client, to be used with `with`."""
+        # A task that reads files only needs none, and starts a third sooner without.
+        from pydanube.client import blocking  # noqa: PLC0415
+        from pydanube.client.tls import TLS  # noqa: PLC0415
+
         tls = None
         if self.ca_file or self.cert_file:
             tls = TLS(ca=self.ca_file, certificate=self.cert_file, key=self.key_file)

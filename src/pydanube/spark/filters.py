@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pydanube.client.history import StoredSegment
+from pydanube.spark.slices import SegmentFile
 from pydanube.spark.topics import TopicPart
 
 _LOWEST: Final = -(1 << 63)
@@ -64,7 +64,7 @@ class Narrowing:
         start, stop = max(available.start, wanted.low), min(available.stop, wanted.high + 1)
         return range(start, max(start, stop))
 
-    def keeps_segment(self, segment: StoredSegment) -> bool:
+    def keeps_segment(self, segment: SegmentFile) -> bool:
         """Whether some of its messages may be wanted, by their times."""
         return self.of("append_time").meets(
             segment.min_append_ms * 1000, segment.max_append_ms * 1000

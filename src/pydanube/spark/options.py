@@ -12,6 +12,8 @@ from pydanube.spark.connection import Connection
 from pydanube.spark.offsets import EARLIEST, LATEST, Wanted, parse_moment, parse_offsets
 from pydanube.spark.slices import DEFAULT_BOUNDS, SliceBounds
 
+Ranges = Mapping[str, Sequence[range]]
+"""Offsets to read, by the names of parts."""
 ReadFrom = Literal["auto", "store", "broker"]
 
 STORE_PREFIX: Final = "store."
@@ -40,7 +42,7 @@ class ReadOptions:
     end: Wanted = LATEST
     is_bounded: bool = False
     """Whether `end` was said, so that a stream has one too."""
-    ranges: Mapping[str, tuple[range, ...]] | None = None
+    ranges: Ranges | None = None
     """By the names of parts; instead of topics, start and end."""
     columns: tuple[str, ...] = ALL_COLUMNS
     fail_on_data_loss: bool = True
@@ -81,6 +83,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         available_now=given.flag("availableNow", default=False),
         store=given.store,
     )
+
+
+def ranges_to_json(ranges: Ranges) -> str:
+    """The option `ranges`."""
+    return json.dumps({name: [[one.start, one.stop] for one in several] for name, several in ranges.items()})
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

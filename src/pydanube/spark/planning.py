@@ -1,6 +1,5 @@
 """From options to exact ranges of offsets, and from these to slices."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,20 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydanube.client import blocking
-from pydanube.client.history import StoredSegment
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
 from pydanube.spark.data_loss import check_loss
 from pydanube.spark.filters import Narrowing
 from pydanube.spark.offsets import Wanted
-from pydanube.spark.options import ReadOptions
+from pydanube.spark.options import Ranges, ReadOptions
 from pydanube.spark.segment_files import OutOfReach, open_segment
 from pydanube.spark.slice_reader import is_direct, row_groups
-from pydanube.spark.slices import Slice, cover, cut
+from pydanube.spark.slices import SegmentFile, Slice, cover, cut
 from pydanube.spark.topics import TopicPart, matching, resolve, storage_of
-
-Ranges = Mapping[str, Sequence[range]]
-"""Offsets to read, by the names of parts."""
 
 
 def parts_of(client: blocking.Client, options: ReadOptions) -> list[TopicPart]:
@@ -122,7 +117,7 @@ class Planner:
     def _is_kept(self, piece: Slice) -> bool:
         return piece.segment is None or self.narrowing.keeps_segment(piece.segment)
 
-    def _group_starts(self, segment: StoredSegment) -> list[int]:
+    def _group_starts(self, segment: SegmentFile) -> list[int]:
         if not is_direct(segment, self.options):
             return []
         try:
@@ -132,8 +127,3 @@ class Planner:
         except (OutOfReach, OSError, pa.ArrowException):
             # Whoever reads it will tell; until then any cut is as good.
             return []
-
-
-def ranges_to_json(ranges: Ranges) -> str:
-    """The option `ranges`."""
-    return json.dumps({name: [[one.start, one.stop] for one in several] for name, several in ranges.items()})

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
 from pydanube.spark.connection import Connection
 from pydanube.spark.offsets import Wanted
-from pydanube.spark.options import ALL_COLUMNS, ReadOptions
-from pydanube.spark.planning import available, fix_ranges, ranges_to_json
+from pydanube.spark.options import ALL_COLUMNS, ReadOptions, ranges_to_json
+from pydanube.spark.planning import available, fix_ranges
 from pydanube.spark.registration import register
 from pydanube.spark.rows import TIME_MS_MAX
 from pydanube.spark.segment_files import is_object

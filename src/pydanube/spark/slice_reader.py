@@ -6,16 +6,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydanube.client import blocking
-from pydanube.client.history import StoredSegment
-from pydanube.client.position import Position
-from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode, Unavailable
-from pydanube.spark.data_loss import check_loss
+from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.spark.filters import Narrowing
 from pydanube.spark.options import ReadOptions
 from pydanube.spark.rows import BATCH_ROWS, RowMaker, joined
 from pydanube.spark.segment_files import OutOfReach, is_object, open_segment
-from pydanube.spark.slices import Slice
+from pydanube.spark.slices import SegmentFile, Slice
 
 logger = logging.getLogger("pydanube.spark")
 
@@ -47,7 +43,7 @@ class SliceReader:
                 logger.warning("segment out of reach, the broker is asked for its messages: %s", error)
         yield from joined(self._from_broker(piece, start))
 
-    def _from_segment(self, piece: Slice, segment: StoredSegment) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _from_segment(self, piece: Slice, segment: SegmentFile) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Each batch with the offset behind it."""
         make = RowMaker(piece.part, self._columns)
         with open_segment(segment, self._options.store) as file:
@@ -73,26 +69,16 @@ class SliceReader:
                 ) from error
 
     def _from_broker(self, piece: Slice, start: int) -> Iterator[pa.RecordBatch]:
+        # A task that finds its file needs no client, and starts a third sooner without.
+        from pydanube.spark.broker_messages import delivered  # noqa: PLC0415
+
         make = RowMaker(piece.part, self._columns)
-        with self._options.connection.client() as client:
-            try:
-                for batch in _delivered(client, piece.part.name, range(start, piece.end)):
-                    start = batch.column("offset")[-1].as_py() + 1
-                    yield make.rows(batch)
-            except DanubeError as error:
-                if error.code is not ErrorCode.OFFSET_GONE:
-                    raise
-                # Retention was faster than this task.
-                storage = client.history.storage(piece.part.name)
-                kept = range(storage.start_offset, storage.next_offset)
-                start = check_loss(
-                    piece.part, range(start, piece.end), kept, fail=self._options.fail_on_data_loss
-                ).start
-                for batch in _delivered(client, piece.part.name, range(start, piece.end)):
-                    yield make.rows(batch)
+        wanted, fail = range(start, piece.end), self._options.fail_on_data_loss
+        for batch in delivered(self._options.connection, piece.part, wanted, fail_on_data_loss=fail):
+            yield make.rows(batch)
 
 
-def is_direct(segment: StoredSegment, options: ReadOptions) -> bool:
+def is_direct(segment: SegmentFile, options: ReadOptions) -> bool:
     """Whether to try the file itself: objects only with something to get in by, or if asked to."""
     if options.read_from == "broker":
         return False
@@ -127,19 +113,10 @@ def keeps_group(narrowing: Narrowing, metadata: pq.FileMetaData, number: int) ->
     return True
 
 
-def _check_messages(parquet: pq.ParquetFile, segment: StoredSegment) -> None:
-    expected = segment.end_offset + 1 - segment.start_offset
-    if parquet.metadata.num_rows != expected:
+def _check_messages(parquet: pq.ParquetFile, segment: SegmentFile) -> None:
+    if parquet.metadata.num_rows != segment.messages:
         raise Corrupt(
-            f"segment {segment.place} has {parquet.metadata.num_rows} messages, {expected} are known of: "
+            f"segment {segment.place} has {parquet.metadata.num_rows} messages, {segment.messages} are known of: "
             "it was replaced by something else; restore it from a copy",
             ErrorCode.SEGMENT_CORRUPT,
         )
-
-
-def _delivered(client: blocking.Client, name: str, wanted: range) -> Iterator[pa.RecordBatch]:
-    if not wanted:
-        return
-    start, end = Position.offset(wanted.start), Position.offset(wanted.stop)
-    with client.reader(name, start=start, end=end) as reader:
-        yield from reader.batches()

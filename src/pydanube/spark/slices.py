@@ -3,12 +3,48 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from pydanube.client.history import StoredSegment
 from pydanube.spark.topics import TopicPart
+
+if TYPE_CHECKING:
+    from pydanube.client.history import StoredSegment
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """What is needed to read a segment, or to leave it out; travels to tasks, which load no client for it."""
+
+    place: str
+    start_offset: int
+    end_offset: int
+    """The last one in it."""
+    size: int
+    payload_bytes: int
+    min_append_ms: int
+    max_append_ms: int
+    min_publish_ms: int
+    max_publish_ms: int
+
+    @classmethod
+    def of(cls, stored: "StoredSegment") -> "SegmentFile":
+        return cls(
+            stored.place,
+            stored.start_offset,
+            stored.end_offset,
+            stored.size,
+            stored.payload_bytes,
+            stored.min_append_ms,
+            stored.max_append_ms,
+            stored.min_publish_ms,
+            stored.max_publish_ms,
+        )
+
+    @property
+    def messages(self) -> int:
+        return self.end_offset + 1 - self.start_offset
 
 
 @dataclass(frozen=True)
@@ -19,7 +55,7 @@ class Slice(InputPartition):
     start: int
     end: int
     """The first one behind it."""
-    segment: StoredSegment | None = None
+    segment: SegmentFile | None = None
     """That holds all of them; None if only a broker has them."""
 
     def __len__(self) -> int:
@@ -30,8 +66,7 @@ class Slice(InputPartition):
         """Of the file, in proportion."""
         if self.segment is None:
             return 0
-        messages = self.segment.end_offset + 1 - self.segment.start_offset
-        return self.segment.size * len(self) // messages
+        return self.segment.size * len(self) // self.segment.messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +83,7 @@ class SliceBounds:
 DEFAULT_BOUNDS: Final = SliceBounds()
 
 
-def cover(part: TopicPart, segments: Iterable[StoredSegment], wanted: range) -> Iterator[Slice]:
+def cover(part: TopicPart, segments: Iterable["StoredSegment"], wanted: range) -> Iterator[Slice]:
     """The range cut along the segments: nothing missing and nothing twice, whatever segments there are."""
     next_offset = wanted.start
     for segment in sorted(segments, key=lambda segment: segment.start_offset):
@@ -58,13 +93,13 @@ def cover(part: TopicPart, segments: Iterable[StoredSegment], wanted: range) -> 
             continue
         if start > next_offset:
             yield Slice(part, next_offset, start)
-        yield Slice(part, start, end, segment)
+        yield Slice(part, start, end, SegmentFile.of(segment))
         next_offset = end
     if next_offset < wanted.stop:
         yield Slice(part, next_offset, wanted.stop)
 
 
-GroupStarts = Callable[[StoredSegment], Sequence[int]]
+GroupStarts = Callable[[SegmentFile], Sequence[int]]
 """The first offsets of the row groups of a segment; empty if they cannot be told."""
 
 

@@ -1,7 +1,10 @@
-"""The data source `danube`: what Spark loads for `format("danube")`."""
+"""The data source `danube`: what Spark loads for `format("danube")`.
+
+Every task loads this module, and most read files only: whatever needs a client is imported where it is used.
+"""
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -10,10 +13,11 @@ from pyspark.sql.types import StructType
 from pydanube.kernel.errors import DanubeError, Rejected
 from pydanube.spark.batch_reader import BatchReader, FilteringBatchReader
 from pydanube.spark.columns import MESSAGE_SCHEMA
-from pydanube.spark.options import ReadOptions, nearest, parse_options
-from pydanube.spark.planning import Ranges, fix_ranges
-from pydanube.spark.sink import BatchTopicWriter, StreamTopicWriter, make_stream_writer, make_writer
-from pydanube.spark.stream_reader import StreamReader
+from pydanube.spark.options import Ranges, ReadOptions, nearest, parse_options
+
+if TYPE_CHECKING:
+    from pydanube.spark.sink import BatchTopicWriter, StreamTopicWriter
+    from pydanube.spark.stream_reader import StreamReader
 
 ROW: Final[StructType] = from_arrow_schema(MESSAGE_SCHEMA)
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -42,16 +46,22 @@ class DanubeDataSource(DataSource):
         kind = FilteringBatchReader if _PUSHDOWN_WORKER in sys.modules else BatchReader
         return kind(options, columns, ranges)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+        from pydanube.spark.stream_reader import StreamReader  # noqa: PLC0415
+
         options = parse_options(self.options)
         if options.ranges is not None:
             raise Rejected("ranges are for batches: set topic, topics or topicPattern for a stream")
         return StreamReader(options, _columns(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchTopicWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchTopicWriter":
+        from pydanube.spark.sink import make_writer  # noqa: PLC0415
+
         return make_writer(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTopicWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamTopicWriter":  # noqa: N802
+        from pydanube.spark.sink import make_stream_writer  # noqa: PLC0415
+
         return make_stream_writer(self.options, schema, overwrite=overwrite)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,6 +80,8 @@ class DanubeDataSource(DataSource):
 def _fix(options: ReadOptions) -> Ranges:
     if options.ranges is not None:
         return options.ranges
+    from pydanube.spark.planning import fix_ranges  # noqa: PLC0415
+
     with options.connection.client() as client:
         return fix_ranges(client, options)
 

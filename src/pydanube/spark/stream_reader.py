@@ -120,8 +120,8 @@ class StreamReader(DataSourceStreamReader):
         segments = client.history.segments(name, waiting.start) if waiting else []
         for piece in cover(TopicPart.of_name(name), segments, waiting):
             if piece.segment is not None:
-                messages = piece.segment.end_offset + 1 - piece.segment.start_offset
-                yield Stretch(len(piece), len(piece) * piece.segment.payload_bytes // messages)
+                mean = piece.segment.payload_bytes / piece.segment.messages
+                yield Stretch(len(piece), int(len(piece) * mean))
             else:
                 yield Stretch(len(piece), int(len(piece) * _mean_bytes(client, piece)))
 

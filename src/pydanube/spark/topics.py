@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pydanube.client import blocking
-from pydanube.client.history import TopicStorage
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.kernel.names import TopicName
+
+if TYPE_CHECKING:
+    from pydanube.client import blocking
+    from pydanube.client.history import TopicStorage
 
 TOPICS_MAX = 10_000
 """That one query may read, partitions counted each."""
@@ -30,7 +33,7 @@ class TopicPart:
         return cls(str(base or parsed), parsed.partition_number or 0, name)
 
 
-def resolve(client: blocking.Client, topics: Sequence[str]) -> list[TopicPart]:
+def resolve(client: "blocking.Client", topics: Sequence[str]) -> list[TopicPart]:
     """The parts of these topics, in order; each topic must exist.
 
     Raises:
@@ -52,7 +55,7 @@ def resolve(client: blocking.Client, topics: Sequence[str]) -> list[TopicPart]:
     return _bounded(parts)
 
 
-def matching(client: blocking.Client, pattern: str) -> list[TopicPart]:
+def matching(client: "blocking.Client", pattern: str) -> list[TopicPart]:
     """The parts of all topics whose whole name matches a regular expression, such as `/default/orders-.*`; maybe none."""
     head = re.match(r"/([\w-]+)/", pattern)
     if head is None:
@@ -67,12 +70,12 @@ def matching(client: blocking.Client, pattern: str) -> list[TopicPart]:
     return _bounded(part for part in known if expression.fullmatch(part.topic))
 
 
-def storage_of(client: blocking.Client, parts: Iterable[TopicPart]) -> dict[str, TopicStorage]:
+def storage_of(client: "blocking.Client", parts: Iterable[TopicPart]) -> "dict[str, TopicStorage]":
     """How far the messages of each part reach, by its name."""
     return {part.name: client.history.storage(part.name) for part in parts}
 
 
-def _by_namespace(client: blocking.Client, namespaces: Iterable[str]) -> Mapping[str, list[TopicPart]]:
+def _by_namespace(client: "blocking.Client", namespaces: Iterable[str]) -> Mapping[str, list[TopicPart]]:
     return {
         namespace: [TopicPart.of_name(name) for name in client.history.topics(namespace)]
         for namespace in namespaces

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydanube.client.history import StoredSegment
-from pydanube.spark.slices import Slice, SliceBounds, cover, cut
+from pydanube.spark.slices import SegmentFile, Slice, SliceBounds, cover, cut
 from pydanube.spark.topics import TopicPart
 
 PART = TopicPart("/default/t", 0, "/default/t")
@@ -55,12 +55,18 @@ def test_pieces_within_bounds_are_still_everything(
 
 
 def test_a_large_segment_is_cut_along_its_row_groups() -> None:
-    pieces = cut([Slice(PART, 5, 100, segment(0, 99))], SliceBounds(messages=35), lambda _: [0, 30, 60, 90])
+    pieces = cut(
+        [Slice(PART, 5, 100, SegmentFile.of(segment(0, 99)))],
+        SliceBounds(messages=35),
+        lambda _: [0, 30, 60, 90],
+    )
     assert [(piece.start, piece.end) for piece in pieces] == [(5, 30), (30, 60), (60, 90), (90, 100)]
 
 
 def test_bytes_bound_a_slice_too() -> None:
     pieces = cut(
-        [Slice(PART, 0, 100, segment(0, 99, size=1000))], SliceBounds(stored_bytes=500), lambda _: []
+        [Slice(PART, 0, 100, SegmentFile.of(segment(0, 99, size=1000)))],
+        SliceBounds(stored_bytes=500),
+        lambda _: [],
     )
     assert [(piece.start, piece.end) for piece in pieces] == [(0, 50), (50, 100)]
