@@ -1,6 +1,7 @@
 """Segments made anew of neighbouring segments: merged, and without the messages somebody chose."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -49,16 +50,22 @@ def rewrite_segments(
     last = sources[-1][1]
     topic = str(topic_of(sources[0][0]))
     done = Rewritten()
-    tables = _Tables(sources, choose, why, done)
-    while tables.has_more:
-        with SegmentWriter(
-            spool,
-            topic=topic,
-            topic_id=last.topic_id,
-            epoch=last.epoch,
-            created_ms=created_ms,
-            row_group_bytes=ROW_GROUP_BYTES,
-        ) as writer:
+    with ExitStack() as opened:
+        files = [
+            opened.enter_context(pq.ParquetFile(path, page_checksum_verification=True)) for path, _ in sources
+        ]
+        tables = _Tables(files, choose, why, done)
+        while tables.has_more:
+            writer = opened.enter_context(
+                SegmentWriter(
+                    spool,
+                    topic=topic,
+                    topic_id=last.topic_id,
+                    epoch=last.epoch,
+                    created_ms=created_ms,
+                    row_group_bytes=ROW_GROUP_BYTES,
+                )
+            )
             size = 0
             while tables.has_more and (not size or size + tables.next_bytes <= segment_bytes):
                 size += tables.next_bytes
@@ -84,15 +91,12 @@ class _Tables:
 
     def __init__(
         self,
-        sources: Sequence[tuple[Path, SegmentDescriptor]],
+        files: Sequence[pq.ParquetFile],
         choose: Choose | None,
         why: str,
         done: Rewritten,
     ) -> None:
-        self._files = [pq.ParquetFile(path, page_checksum_verification=True) for path, _ in sources]
-        self._groups = [
-            (file, number) for file in self._files for number in range(file.metadata.num_row_groups)
-        ]
+        self._groups = [(file, number) for file in files for number in range(file.metadata.num_row_groups)]
         self._next = 0
         self._choose = choose
         self._why = why

@@ -50,9 +50,11 @@ class SealedHistory:
             if segments
         }
         target = self.target
-        wanted = ["topic", "partition", "offset", *columns]
+        wanted = ["partition", "offset", *columns]
         rows = read_ranges(target.spark, target.connection, ranges, columns=wanted, store=target.store)
-        return with_parts(target.spark, rows, list(self.parts)).select("part", "offset", *columns)
+        names = {TopicPart.of_name(part).partition: part for part in self.parts}
+        numbered = F.create_map(*(F.lit(each) for pair in names.items() for each in pair))
+        return rows.select(numbered[F.col("partition")].alias("part"), "offset", *columns)
 
     def count_by_segment(self, messages: DataFrame) -> dict[str, int]:
         """How many of these, given by `part` and `offset`, are in each segment, by its id; none is left out."""
@@ -69,13 +71,3 @@ class SealedHistory:
         inside = (F.col("part") == F.col("topic")) & F.col("offset").between(F.col("first"), F.col("last"))
         counted = messages.join(F.broadcast(ranges), inside).groupBy("segment").count()
         return {row["segment"]: row["count"] for row in counted.collect()}
-
-
-def with_parts(spark: SparkSession, rows: DataFrame, parts: Sequence[str]) -> DataFrame:
-    """The same rows with the name their part of the topic has at the broker."""
-    named = [TopicPart.of_name(part) for part in parts]
-    names = spark.createDataFrame(
-        [(part.topic, part.partition, part.name) for part in named],
-        "topic STRING, partition INT, part STRING",
-    )
-    return rows.join(F.broadcast(names), ["topic", "partition"])
