@@ -78,12 +78,25 @@ def some_rows(count: int, *, seed: int = 0) -> list[Row]:
 def test_another_try_of_a_task_writes_what_is_missing_in_whatever_order(broker: BrokerProcess) -> None:
     write = Write(broker, "/default/task-retry", partitions="2")
     rows = some_rows(30)
-    with pytest.raises(TaskKilled):
-        write.task(0, rows, dies_after=6)
-    write.commit(write.task(0, rows[::-1]))
-    write.next_batch()
-    write.commit(write.task(0, rows))
+    for _ in range(2):
+        with pytest.raises(TaskKilled):
+            write.task(0, rows, dies_after=6)
+        write.commit(write.task(0, rows[::-1]))
+        write.next_batch()
     assert write.stored() == Counter(rows + rows)
+
+
+def test_without_a_ledger_tasks_can_be_tried_again_too(broker: BrokerProcess) -> None:
+    write = Write(broker, "/default/no-ledger")
+    rows = some_rows(30)
+    for write_id in ("one", "other"):
+        write.attempt = Attempt(f"spark-{write_id}", "0", 0, has_ledger=False)
+        with pytest.raises(TaskKilled):
+            write.task(0, rows, dies_after=2)
+        broker.publish(write.topic, [b"of somebody else"] * 20, key="key")
+        write.commit(write.task(0, rows[::-1]))
+    others = [(b"of somebody else", "key")] * 40
+    assert write.stored() == Counter(rows + rows + others)
 
 
 def test_rows_that_come_to_other_tasks_in_the_next_run_are_stored_once(broker: BrokerProcess) -> None:

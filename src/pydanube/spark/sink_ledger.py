@@ -16,7 +16,7 @@ from pydanube.client.position import Position
 from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode
 from pydanube.spark.sink_identity import DRIVER, Attempt
 
-NOTES_AT_ONCE: Final = 64
+NOTES_AT_ONCE: Final = 4
 """Notes read at first, going back; more each time, while no batch was found."""
 
 

@@ -1,0 +1,95 @@
+"""A Spark process of its own that copies files and a topic into topics by streaming queries, and can be killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pydanube.spark.draining import run_until_caught_up
+from pydanube.spark.session import SparkSettings, open_session
+from spark_harness.dying_sink import DyingSource
+
+FROM_FILES = "/default/from-files"
+FROM_TOPIC = "/default/from-topic"
+SOURCE = "/default/source"
+MESSAGES_PER_BATCH = 120
+SECONDS_MAX = 150
+
+
+class CopyingProcess:
+    """Runs `main` below until it ends or is killed."""
+
+    def __init__(self, url: str, folder: Path, tasks: int) -> None:
+        """`tasks`: over how many the rows of files are spread."""
+        harness = Path(__file__).parent.parent
+        self._log = folder / "spark.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "spark_harness.copying", url, str(folder), str(tasks)],
+                env={**os.environ, "PYTHONPATH": str(harness)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self) -> bool:
+        """Whether it got to its end; afterwards nothing of it is left."""
+        try:
+            return self._process.wait(SECONDS_MAX) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(SECONDS_MAX)
+
+    def log_tail(self, characters: int = 5_000) -> str:
+        return self._log.read_text(errors="replace")[-characters:]
+
+
+def main(url: str, folder: Path, tasks: int) -> None:
+    spark = open_session(
+        SparkSettings(
+            master="local[2]",
+            config={
+                "spark.sql.shuffle.partitions": "2",
+                # So that a task has several batches to be killed between.
+                "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            },
+        )
+    )
+    spark.dataSource.register(DyingSource)
+    files = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "files"))
+    messages = (
+        spark.readStream.format("danube")
+        .options(url=url, topic=SOURCE, maxMessagesPerTrigger=MESSAGES_PER_BATCH)
+        .load()
+    )
+    spread = files.selectExpr("value AS payload", "LEFT(value, 2) AS key").repartition(tasks)
+    copy(spread, url, folder, FROM_FILES).trigger(availableNow=True).start().awaitTermination()
+    run_until_caught_up(copy(messages.select("payload", "routing_key"), url, folder, FROM_TOPIC))
+
+
+def copy(rows: DataFrame, url: str, folder: Path, topic: str) -> DataStreamWriter:
+    label = topic.rpartition("/")[2]
+    jvm = SparkSession.active()._jvm
+    assert jvm is not None
+    return (
+        rows.writeStream.format("dying")
+        .options(url=url, topic=topic, fatalPoints=str(folder / "points"), label=label)
+        .option("jvm", jvm.java.lang.ProcessHandle.current().pid())
+        .option("checkpointLocation", str(folder / label))
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
