@@ -56,6 +56,14 @@ def run(tmp_path: Path) -> Iterator[Run]:
             process.kill()
 
 
+def next_row(process: subprocess.Popen[str]) -> object:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return json.loads(line)
+
+
 def left_behind(folder: Path) -> list[str]:
     return [path.name for name in ("here", "temporary") for path in (folder / name).iterdir()]
 
@@ -92,10 +100,9 @@ def test_following_ends_with_ctrl_c(start_broker: StartBroker, run: Run, tmp_pat
     broker.publish("/default/live", [b"first"])
     statement = "SELECT offset, string(payload) AS text FROM `/default/live`"
     process = run(statement, "--follow", "--from", "earliest", "-o", "json", "--broker", broker.address)
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline()) == {"offset": 0, "text": "first"}
+    assert next_row(process) == {"offset": 0, "text": "first"}
     broker.publish("/default/live", [b"second"])
-    assert json.loads(process.stdout.readline()) == {"offset": 1, "text": "second"}
+    assert next_row(process) == {"offset": 1, "text": "second"}
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=SECONDS_MAX)
     assert (process.returncode, out, errors) == (0, "", "")

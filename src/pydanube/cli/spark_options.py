@@ -35,6 +35,11 @@ class SparkJob:
     store: Path | None = None
     verbose: bool = False
 
+    @property
+    def is_remote(self) -> bool:
+        """A Spark Connect server: what it is given to begin with, it was given by others."""
+        return self.master.startswith("sc://")
+
     def connection(self) -> "Connection":
         """The broker, with the credentials of the command that is running."""
         from pydanube.spark.connection import Connection  # noqa: PLC0415 - slow to load

@@ -102,7 +102,7 @@ def sql(
     history or not; the statement sees those that were there when it began.
     """
     request = Request(_statement(statement, file), output, to, _limit(limit, to, follow=follow), follow)
-    _check(request)
+    _check(request, job)
     _run(request, job, typed=typed, start=start, end=end)
 
 
@@ -121,13 +121,16 @@ def _limit(limit: int | None, to: Path | None, *, follow: bool) -> int | None:
     return limit or None
 
 
-def _check(request: Request) -> None:
+def _check(request: Request, job: SparkJob) -> None:
     if request.output == "parquet" and request.to is None:
         raise click.UsageError("--output parquet needs --to FILE: nobody can read it on a screen")
     if request.follow and (request.to is not None or request.output == "parquet"):
         raise click.UsageError(
             "--follow prints rows as they come: to store them, use `danube lakehouse` or a pipeline"
         )
+    if request.follow and job.is_remote:
+        # Rows of a stream are handed over where it runs, and that is the server.
+        raise click.UsageError("--follow cannot run on a Spark Connect server: use another --master")
 
 
 def _run(request: Request, job: SparkJob, *, typed: bool, start: Position | None, end: Position) -> None:
@@ -145,7 +148,7 @@ def _run(request: Request, job: SparkJob, *, typed: bool, start: Position | None
             connection, typed, _place(start, topics), _place(end, topics), job.store_options(), request.follow
         )
         say("starting Spark")
-        spark = open_session(job.settings(config=_SMALL, app_name="danube sql"))
+        spark = open_session(job.settings(config={} if job.is_remote else _SMALL, app_name="danube sql"))
         say("running")
         if not request.follow:
             _show(spark, query(spark, request.statement, tables), request, say)

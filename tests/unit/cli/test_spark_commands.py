@@ -23,6 +23,7 @@ def danube(*arguments: str, stdin: str | None = None) -> Result:
         ([" \n"], "the statement is empty"),
         (["SELECT 1", "-o", "parquet"], "--output parquet needs --to FILE"),
         (["SELECT 1", "--follow", "--to", "rows.csv"], "--follow prints rows as they come"),
+        (["SELECT 1", "--follow", "--master", "sc://127.0.0.1"], "cannot run on a Spark Connect server"),
         (["SELECT 1", "--conf", "master=local"], "expected spark.NAME=VALUE"),
         (["SELECT 1", "--limit", "-1"], "--limit"),
         (["SELECT 1", "--jars-dir", "not-there"], "does not exist"),
