@@ -40,12 +40,13 @@ def draft_of(document: Json) -> int:
 
 
 class JsonSchemaLoader:
-    """Nodes of a definition and of those references it really uses; changes the documents as said above."""
+    """Nodes of a definition and of its references; changes the documents as said above."""
 
     def __init__(self, documents: Mapping[str, Json], draft: int, evaluator: Evaluator) -> None:
         self.documents = documents
         self._evaluator = evaluator
         self.draft = draft
+        self._has_references = len(documents) > 1
         self._loaded: dict[Home, Node] = {}
         self._unread: list[tuple[Node, Home, dict[str, Json]]] = []
         document = documents[""]
@@ -62,6 +63,10 @@ class JsonSchemaLoader:
     def load(self) -> Node:
         """The root node, with all that can be reached from it."""
         root = self._node(Home("", ""), self.documents[""])
+        if self._has_references:
+            # The validator looks at every `$ref` of every document, used or not: none may be left as it was.
+            for name, document in self.documents.items():
+                self._node(Home(name, ""), document)
         # A list of work instead of recursion: chains of references are as long as the definition.
         while self._unread:
             self._read(*self._unread.pop())
@@ -82,6 +87,9 @@ class JsonSchemaLoader:
         if home.pointer and schema.get("$schema") is not None and draft_of(schema) != self.draft:
             raise refuse(f"{_place(home)} is of another draft than the definition: use one")
         schema.pop("$schema", None)
+        if self._has_references:
+            self._map(home, schema, "$defs")
+            self._map(home, schema, "definitions")
         self._fix_dynamic_references(home, schema)
         target = self._reference(home, schema)
         identifier = schema.pop("id" if self.draft == 4 else "$id", None)
@@ -103,7 +111,7 @@ class JsonSchemaLoader:
         """Make plain references of dynamic ones: within one document each has one possible target."""
         key = {2019: "$recursiveRef", 2020: "$dynamicRef"}.get(self.draft)
         if key is not None and key in schema:
-            if len(self.documents) > 1:
+            if self._has_references:
                 raise refuse(f"'{key}' of {_place(home)} cannot be used together with references: use '$ref'")
             schema.setdefault("allOf", []).append({"$ref": schema.pop(key)})
 

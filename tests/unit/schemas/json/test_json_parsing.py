@@ -93,6 +93,13 @@ def test_nothing_is_fetched_or_opened(tmp_path: Any) -> None:
             server.accept()
 
 
+def test_references_in_parts_that_nothing_uses_are_found_too() -> None:
+    day = {"$defs": {"day": {"type": "string"}, "other": {"$ref": "third.json"}}}
+    part = {"properties": {"f": {"$ref": "days.json#/$defs/day"}}}
+    schema = parsed({"type": "object", "$defs": {"s": part}}, days=day, third={"type": "integer"})
+    assert schema.check_payload(b"{}") is None
+
+
 def test_references_are_found_by_name_and_see_their_own_parts() -> None:
     money = {"definitions": {"cents": {"$ref": "#/definitions/whole"}, "whole": {"type": "integer"}}}
     order = {
