@@ -7,7 +7,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf reference unit integration test conformance fault fault-storage fuzz soak store-peers bench compare clean
+.PHONY: help setup compile pure run check format protobuf reference unit integration test conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,12 @@ soak: setup  ## full load with a consumer that is away half of the time, memory 
 
 bench: setup  ## speed, as ratios within one run
 	$(BIN)/python -m bench
+
+bench-spark: setup  ## topics in Spark next to Spark alone: make bench-spark ARGS='--megabytes 128 --rounds 3'
+	$(BIN)/python -m bench.spark $(ARGS)
+
+example-iot: setup  ## devices, a topic, an Iceberg table, SQL and a plot, with a broker of its own
+	$(BIN)/python examples/iot_lakehouse/run.py $(ARGS)
 
 store-peers: setup  ## durable stores against Azurite (npm) and AWS credentials (boto3)
 	npm install --silent --prefix .tools azurite

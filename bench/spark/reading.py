@@ -14,7 +14,7 @@ from pydanube.spark.source import ROW
 
 SCENARIO = "reading"
 RAW, FAST, SOURCE = "Spark's Parquet reader", "read_topic", 'format("danube")'
-FULL, AGGREGATE, NARROW = "all columns", "aggregate of payloads", "one narrow column"
+FULL, AGGREGATE, NARROW = "all columns", "aggregate of payloads", "narrow columns"
 TOPIC = "/default/bench-reading"
 STORED = [name for name in ROW.names if name not in ("topic", "partition")]
 
@@ -43,7 +43,7 @@ def run(bench: Workbench, megabytes: int) -> None:
         ask, columns = {
             FULL: (_all, STORED),
             AGGREGATE: (_aggregate, ["payload"]),
-            NARROW: (_narrow, ["offset"]),
+            NARROW: (_narrow, ["offset", "append_time"]),
         }[case]
 
         def take() -> Sample:
@@ -69,5 +69,5 @@ def _aggregate(rows: DataFrame, messages: int) -> None:
 
 
 def _narrow(rows: DataFrame, messages: int) -> None:
-    (last,) = rows.agg(F.max("offset")).collect()
+    (last,) = rows.agg(F.max("offset"), F.max("append_time")).collect()
     assert last[0] == messages - 1, f"{last[0]} is not the last offset"
