@@ -9,7 +9,7 @@ from spark_harness.copied_rows import kill_broker_at, live_on, prepare, stored_p
 from spark_harness.copying import FROM_FILES, FROM_TOPIC
 from spark_harness.dying_sink import FatalPoints
 
-SECONDS_MAX = 600
+SECONDS_MAX = 900
 """Starts of Spark take most of the time, much of it on a busy machine."""
 
 

@@ -18,7 +18,7 @@ FROM_FILES = "/default/from-files"
 FROM_TOPIC = "/default/from-topic"
 SOURCE = "/default/source"
 MESSAGES_PER_BATCH = 120
-SECONDS_MAX = 150
+SECONDS_MAX = 240
 
 
 class CopyingProcess:
