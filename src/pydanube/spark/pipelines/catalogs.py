@@ -2,8 +2,6 @@
 
 from pyspark.sql import SparkSession
 
-from pydanube.spark.pipelines.environment import filled
-
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 
 
@@ -15,4 +13,4 @@ def iceberg_catalog(spark: SparkSession, table: str, warehouse: str | None) -> N
     if spark.conf.get(name, None) is None:
         spark.conf.set(name, _CATALOG)
         spark.conf.set(f"{name}.type", "hadoop")
-        spark.conf.set(f"{name}.warehouse", filled(warehouse))
+        spark.conf.set(f"{name}.warehouse", warehouse)

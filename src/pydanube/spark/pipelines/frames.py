@@ -29,8 +29,9 @@ class Surroundings:
     """How executors get into the object store that history lies in, if Spark itself is not told."""
 
     def place(self, name: str) -> str:
-        """The path of a file it names."""
-        return name if self.folder is None else str(self.folder / name)
+        """The path of a file or directory it names: beside its own, unless that is an address or begins at the root."""
+        name = filled(name)
+        return name if self.folder is None or "://" in name else str(self.folder / name)
 
 
 def frame_of(
@@ -125,7 +126,7 @@ def kafka_messages(rows: DataFrame) -> DataFrame:
 
 
 def _table(spark: SparkSession, table: LakeTable, around: Surroundings, *, is_stream: bool) -> DataFrame:
-    iceberg_catalog(spark, table.table, table.warehouse)
+    iceberg_catalog(spark, table.table, around.place(table.warehouse) if table.warehouse else None)
     reader = (spark.readStream if is_stream else spark.read).options(**filled_all(table.options))
     name = filled(table.table)
     if "/" not in name:

@@ -87,9 +87,11 @@ def _rows_of(told: Mapping[str, Any]) -> int:
 
 def _offsets(told: Any) -> dict[str, int]:
     """Empty if it is not what a topic's checkpoint holds."""
-    found = json.loads(told) if isinstance(told, str) else told
-    if not isinstance(found, dict) or not all(
-        name.startswith("/") and isinstance(offset, int) for name, offset in found.items()
-    ):
+    try:
+        found = json.loads(told) if isinstance(told, str) else told
+    except ValueError:
+        return {}  # Spark's word for a stream that has just begun
+    if not isinstance(found, dict):
         return {}
-    return found
+    is_ours = all(name.startswith("/") and isinstance(offset, int) for name, offset in found.items())
+    return found if is_ours else {}

@@ -145,14 +145,17 @@ class _Run:
         own = own_session(self._spark, self._pipeline.spark)
         query = self._start(own)
         try:
+            caught_up = Event()
             if self._is_once and self._has_topics_only():
+                arguments = (query, caught_up)
                 Thread(
-                    target=_stop_when_caught_up, args=(query,), name="danube-pipeline-end", daemon=True
+                    target=_wait_until_caught_up, args=arguments, name="danube-pipeline-end", daemon=True
                 ).start()
             while not query.awaitTermination(_LOOK_EVERY_SECONDS):  # type: ignore[arg-type]
                 self._look(query)
-                if self._settings.stop.is_set():
+                if self._settings.stop.is_set() or caught_up.is_set():
                     self._end_after_batch(query)
+                    break
             self._look(query)
         finally:
             query.stop()
@@ -214,6 +217,7 @@ class _Run:
             self._settings.observer.progress(self._meter.now)
 
     def _end_after_batch(self, query: StreamingQuery) -> None:
+        """Also after a batch without rows, which is when Spark emits what has become complete."""
         until = time.monotonic() + _STOP_SECONDS_MAX
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
             if query.awaitTermination(_LOOK_EVERY_SECONDS):  # type: ignore[arg-type]
@@ -229,12 +233,14 @@ def is_final(error: BaseException) -> bool:
     """Whether trying again cannot help."""
     if isinstance(error, DanubeError):
         return not isinstance(error, (Unavailable, OutcomeUnknown))
-    return isinstance(error, (AnalysisException, Py4JNetworkError)) or _FINAL.search(str(error)) is not None
+    # Behind this Spark shows the plan, in which there may be any words.
+    text = str(error).partition("=== Streaming Query ===")[0]
+    return isinstance(error, (AnalysisException, Py4JNetworkError)) or _FINAL.search(text) is not None
 
 
-def _stop_when_caught_up(query: StreamingQuery) -> None:
+def _wait_until_caught_up(query: StreamingQuery, caught_up: Event) -> None:
     try:
         query.processAllAvailable()
     except PySparkException:
         return  # whoever waits for the query hears of it too
-    query.stop()
+    caught_up.set()

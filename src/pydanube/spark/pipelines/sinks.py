@@ -7,6 +7,7 @@ second time where the sink can tell: topics, Iceberg, Delta and Parquet can, JDB
 import sys
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
@@ -21,7 +22,7 @@ from pydanube.spark.pipelines.document import (
     TopicSink,
     given,
 )
-from pydanube.spark.pipelines.environment import filled_all
+from pydanube.spark.pipelines.environment import filled, filled_all
 from pydanube.spark.pipelines.frames import Surroundings
 from pydanube.spark.pipelines.jdbc import jdbc_options
 from pydanube.spark.pipelines.table_sinks import append_delta, append_iceberg, write_files
@@ -37,7 +38,7 @@ def sink_of(sink: Sink, around: Surroundings, *, pipeline: str, role: str) -> Wr
     is_whole = sink.mode == "complete"
     if kind == "topic":
         return _topic(where, around, pipeline=pipeline, role=role)
-    match where if not isinstance(where, str) else _named(kind, where):
+    match _placed(_named(kind, where) if isinstance(where, str) else where, around):
         case TableSink() as table if kind == "iceberg":
             return lambda df, batch: append_iceberg(df, table, role, batch, overwrite=is_whole)
         case TableSink() as table:
@@ -67,6 +68,20 @@ def _topic(where: TopicSink | str, around: Surroundings, *, pipeline: str, role:
 
 def _named(kind: str, name: str) -> TableSink | FilesSink:
     return FilesSink(path=name) if kind == "parquet" else TableSink(table=name)
+
+
+def _placed(where: object, around: Surroundings) -> object:
+    """With the paths of files that are said relative to the pipeline's own."""
+    match where:
+        case FilesSink(path=path):
+            return replace(where, path=around.place(path))
+        case TableSink(table=table, warehouse=warehouse):
+            return replace(
+                where,
+                table=around.place(table) if "/" in table else filled(table),
+                warehouse=None if warehouse is None else around.place(warehouse),
+            )
+    return where
 
 
 def _write_jdbc(df: DataFrame, table: JdbcTable) -> None:

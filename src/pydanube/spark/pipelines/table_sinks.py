@@ -8,7 +8,6 @@ from pyspark.sql import functions as fn
 from pydanube.spark.pipelines.batch import Batch
 from pydanube.spark.pipelines.catalogs import iceberg_catalog
 from pydanube.spark.pipelines.document import FilesSink, TableSink
-from pydanube.spark.pipelines.environment import filled
 from pydanube.spark.pipelines.partitioning import Partitioning, parse_partitioning
 
 QUERY_PROPERTY: Final = "danube.pipeline.query"
@@ -19,7 +18,7 @@ BATCH_PROPERTY: Final = "danube.pipeline.batch"
 def append_iceberg(df: DataFrame, sink: TableSink, role: str, batch: Batch, *, overwrite: bool) -> None:
     """One commit, which says which batch it is."""
     spark = df.sparkSession
-    name = filled(sink.table)
+    name = sink.table
     iceberg_catalog(spark, name, sink.warehouse)
     query = f"{batch.query}/{role}"
     if not spark.catalog.tableExists(name):
@@ -51,17 +50,15 @@ def append_delta(df: DataFrame, sink: TableSink, role: str, batch: Batch, *, ove
     )
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
-    name = filled(sink.table)
-    if "/" in name:
-        writer.save(name)
+    if "/" in sink.table:
+        writer.save(sink.table)
     else:
-        writer.saveAsTable(name)
+        writer.saveAsTable(sink.table)
 
 
 def write_files(df: DataFrame, sink: FilesSink, batch: Batch, *, overwrite: bool) -> None:
     """A directory for each batch, which a second try replaces; with all there is to know, one directory."""
-    path = filled(sink.path)
-    place = path if overwrite else f"{path}/danube_batch={batch.query[:8]}-{batch.number:06}"
+    place = sink.path if overwrite else f"{sink.path}/danube_batch={batch.query[:8]}-{batch.number:06}"
     writer = df.write.format("parquet").mode("overwrite")
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
