@@ -12,6 +12,8 @@ _OWN: Final = {
     "options; 130 Ctrl-C.",
     "consume": "0 all is well, also after Ctrl-C; 1 refused, the broker could not be reached, or fewer messages than "
     "--count came; 2 wrong options.",
+    "sql": "0 all is well, also --follow ended by Ctrl-C; 1 refused, failed, or no broker answers; 2 wrong options; 130 "
+    "Ctrl-C.",
 }
 """Of top-level commands, and of all that is below them."""
 _LOCAL: Final = frozenset({"config", "security", "version", "completion"})
