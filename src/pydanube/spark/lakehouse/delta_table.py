@@ -74,8 +74,7 @@ class DeltaTable:
         return self.frame().schema
 
     def properties(self) -> dict[str, str]:
-        (row,) = self._spark.sql(f"DESCRIBE DETAIL {self._table}").collect()
-        return dict(row.properties)
+        return {row.key: row.value for row in self._spark.sql(f"SHOW TBLPROPERTIES {self._table}").collect()}
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         self._spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ({property_list(properties)})")

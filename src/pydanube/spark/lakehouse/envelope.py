@@ -11,8 +11,24 @@ from pydanube.spark.source import ROW
 PAYLOAD: Final = "payload"
 """The column of raw tables that has the bytes of the message."""
 
-ENVELOPE: Final = {f"_{name}": name for name in ROW.names if name != PAYLOAD}
+PARTITION: Final = "_topic_partition"
+"""Not `_partition`, which is one of Iceberg's own names."""
+
+ENVELOPE: Final = {
+    PARTITION if name == "partition" else f"_{name}": name for name in ROW.names if name != PAYLOAD
+}
 """Column of the table, column of the message. They come first in a table: statistics are kept of its first columns."""
+
+_TAKEN: Final = frozenset(ENVELOPE) | {
+    "_deleted",
+    "_file",
+    "_last_updated_sequence_number",
+    "_partition",
+    "_pos",
+    "_row_id",
+    "_spec_id",
+}
+"""With what Iceberg knows about rows, and Spark refuses to read from tables that have columns so named."""
 
 REASON: Final = "_reason"
 ATTEMPT: Final = "_attempt"
@@ -43,4 +59,4 @@ def raw_rows(messages: DataFrame) -> DataFrame:
 
 def column_of(field: str) -> str:
     """The column for a field of a schema, whatever it is called."""
-    return f"{field}_" if field.lower() in ENVELOPE else field
+    return f"{field}_" if field.lower() in _TAKEN else field

@@ -192,8 +192,15 @@ class IcebergTable:
                 f"another sync writes to {self.name}, or it was rolled back: its last commit is {last.number}, up to "
                 f"{dict(last.end)}, and number {commit.number} was to be made; let one sync write to a table"
             )
-        at = "" if line.head is None else f"AS OF VERSION {line.head}"
-        self._spark.sql(f"ALTER TABLE {self.identifier} CREATE OR REPLACE BRANCH {quoted(self._branch)} {at}")
+        branch = quoted(self._branch)
+        if line.head is None:
+            # A branch cannot be moved to nowhere, only made there.
+            self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {branch}")
+            self._spark.sql(f"ALTER TABLE {self.identifier} CREATE BRANCH {branch}")
+        else:
+            self._spark.sql(
+                f"ALTER TABLE {self.identifier} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {line.head}"
+            )
         return line.head
 
     def _line(self) -> _Line:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from pydanube.spark.lakehouse.commits import Commit, Progress, furthest, parse_position
+from pydanube.spark.lakehouse.envelope import PARTITION
 from pydanube.spark.topics import TopicPart
 
 logger = logging.getLogger("pydanube.spark.lakehouse")
@@ -35,11 +36,11 @@ def progress_of_rows(
 ) -> Progress:
     """From what the table still has."""
     names = {(part.topic, part.partition): part.name for part in parts}
-    highest = table.frame().groupBy("_topic", "_partition").agg(fn.max("_offset").alias("last")).collect()
+    highest = table.frame().groupBy("_topic", PARTITION).agg(fn.max("_offset").alias("last")).collect()
     position = {
-        names[row._topic, row._partition]: int(row["last"]) + 1
+        names[row._topic, row[PARTITION]]: int(row["last"]) + 1
         for row in highest
-        if (row._topic, row._partition) in names and row["last"] is not None
+        if (row._topic, row[PARTITION]) in names and row["last"] is not None
     }
     properties = table.properties()
     number = int(properties.get(NUMBER_PROPERTY, "0"))

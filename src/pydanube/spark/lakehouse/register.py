@@ -28,13 +28,13 @@ from pydanube.spark.topics import TopicPart, resolve
 SEGMENTS_MAX: Final = 10_000
 """In one commit; later ones come with the next call."""
 
-_FILE_COLUMNS: Final = (
-    *((name, ROW[name].dataType.simpleString()) for name in ROW.names if name not in ("topic", "partition")),
-    ("producer_id", "bigint"),
-    ("request_id", "bigint"),
-    ("broker_addr", "string"),
-    ("subscription_name", "string"),
-)
+_OTHER_COLUMNS: Final = {
+    "producer_id": "long",
+    "request_id": "long",
+    "broker_addr": "string",
+    "subscription_name": "string",
+}
+"""Of segments, besides those that messages have in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,11 @@ def _new(part: TopicPart, segments: Sequence[StoredSegment], position: Position)
 
 
 def _create(table: IcebergTable, topic: str) -> None:
-    schema = StructType().add("partition", "int")
-    for name, kind in _FILE_COLUMNS:
+    schema = StructType().add("partition", "integer")
+    for stored in ROW:
+        if stored.name not in ("topic", "partition"):
+            schema.add(stored.name, stored.dataType)
+    for name, kind in _OTHER_COLUMNS.items():
         schema.add(name, kind)
     marks = {TOPIC: topic, CONTENT_PROPERTY: "segments", "gc.enabled": "false"}
     table.create(schema, Layout(("partition",), (), marks))

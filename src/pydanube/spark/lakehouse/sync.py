@@ -11,7 +11,8 @@ One commit goes like this, and may stop anywhere:
 3. change the columns of the table if the schema wants others;
 4. append what cannot be decoded to the quarantine table, marked with this attempt;
 5. append the rows, on top of the commit that was found in 2 (`LakeTable.append` fails if there is another by now);
-6. delete what other attempts at these offsets left in the quarantine table: after 5, none of them can succeed.
+6. delete what other attempts at these offsets left in the quarantine table: after 5, none of them can succeed. Who died
+   before that has it done by the next one to come.
 """
 
 import logging
@@ -102,6 +103,8 @@ class LakehouseSync:
         self._table = table
         self._schemas = schemas
         self._options = options or SyncOptions()
+        self._is_ours = False
+        """The table was looked at, and is of this topic."""
         self._quarantine: Quarantine | None = None
         if schemas is not None and self._options.on_error == "quarantine":
             if quarantine is None:
@@ -130,6 +133,8 @@ class LakehouseSync:
             self._make_table(loaded)
             progress = self._progress(parts)
             stretch = self._stretch(client, progress, there)
+        if self._quarantine is not None and not self._quarantine.is_settled:
+            self._quarantine.recover(next((one.commit for one in self._table.commits(1)), None))
         if not stretch:
             return Outcome(None)
         commit = self._commit_for(progress, stretch)
@@ -173,7 +178,12 @@ class LakehouseSync:
     def _progress(self, parts: list[TopicPart]) -> Progress:
         if not self._table.exists():
             return Progress()
-        marks = self._table.properties()
+        if not self._is_ours:
+            self._check_marks(self._table.properties())
+            self._is_ours = True
+        return self._table.progress(parts)
+
+    def _check_marks(self, marks: Mapping[str, str]) -> None:
         if marks.get(TOPIC) != self._topic:
             raise Rejected(
                 f"table {self._table.name} holds {marks.get(TOPIC) or 'no topic'}, not {self._topic}: sync into another "
@@ -185,7 +195,6 @@ class LakehouseSync:
                 f"table {self._table.name} was made {marks[CONTENT_PROPERTY]}, not {wanted}: sync it "
                 f"{'without' if wanted == 'raw' else 'with'} --raw, or into another table"
             )
-        return self._table.progress(parts)
 
     def _stretch(self, client: blocking.Client, progress: Progress, there: Mapping[str, range]) -> Stretch:
         position = progress.position
