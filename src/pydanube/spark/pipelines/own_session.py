@@ -1,7 +1,9 @@
 """A session that only one pipeline has: its views and settings are nobody else's."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pydanube.kernel.errors import Rejected
@@ -16,12 +18,16 @@ def own_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessio
     """
     own = spark.newSession()
     for name, value in spark.conf.getAll.items():
-        if own.conf.get(name, None) != value and own.conf.isModifiable(name):
-            own.conf.set(name, value)
+        if own.conf.get(name, None) != value:
+            with suppress(AnalysisException):
+                own.conf.set(name, value)
     for name, value in filled_all(settings).items():
-        if own.conf.get(name, None) == value:
-            continue
-        if not own.conf.isModifiable(name) and not name.startswith("spark.sql.catalog."):
-            raise Rejected(f"{name} counts when Spark starts, and Spark is running: set it there")
-        own.conf.set(name, value)
+        try:
+            own.conf.set(name, value)
+        except AnalysisException as error:
+            # Spark adds words of its own to options of Java.
+            if value not in (own.conf.get(name, None) or ""):
+                raise Rejected(
+                    f"{name} counts when Spark starts, and Spark is running: set it there"
+                ) from error
     return own

@@ -1,6 +1,6 @@
 """How far a running pipeline is."""
 
-import json
+import ast
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -88,9 +88,10 @@ def _rows_of(told: Mapping[str, Any]) -> int:
 def _offsets(told: Any) -> dict[str, int]:
     """Empty if it is not what a topic's checkpoint holds."""
     try:
-        found = json.loads(told) if isinstance(told, str) else told
-    except ValueError:
-        return {}  # Spark's word for a stream that has just begun
+        # PySpark shows what was JSON as Python does.
+        found = ast.literal_eval(told) if isinstance(told, str) else told
+    except (ValueError, SyntaxError):
+        return {}
     if not isinstance(found, dict):
         return {}
     is_ours = all(name.startswith("/") and isinstance(offset, int) for name, offset in found.items())

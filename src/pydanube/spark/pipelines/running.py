@@ -9,6 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Final
@@ -29,7 +30,7 @@ from pydanube.spark.pipelines.frames import Surroundings, frame_of
 from pydanube.spark.pipelines.own_session import own_session
 from pydanube.spark.pipelines.progress import Progress, ProgressMeter
 from pydanube.spark.pipelines.sinks import sink_of
-from pydanube.spark.pipelines.two_ways import split, together
+from pydanube.spark.pipelines.two_ways import split, together, worked_out
 
 logger = logging.getLogger("pydanube.spark")
 
@@ -193,13 +194,15 @@ class _Run:
                 raise _Stopped
             (query,) = spark.streams.active
             batch = Batch(query.id, query.runId, number, is_first=not done)
-            if quarantine is None:
-                write(df, batch)
-            else:
-                with split(df) as (rows, bad):
-                    # Bad rows first: the sink has a batch only when nothing of it is missing elsewhere.
-                    quarantine(bad, batch)
-                    write(rows, batch)
+            # Only the first batch of a run can be one that the sink has already.
+            with worked_out(df) if batch.is_first or quarantine is not None else nullcontext():
+                rows = df
+                if quarantine is not None:
+                    rows, bad = split(df)
+                    # Bad rows first: when the sink has a batch, nothing of it is missing elsewhere.
+                    if not bad.isEmpty():
+                        quarantine(bad, batch)
+                write(rows, batch)
             done += 1
 
         def remember_failure(df: DataFrame, number: int) -> None:

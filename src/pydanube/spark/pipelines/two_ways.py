@@ -25,11 +25,22 @@ def together(rows: DataFrame, quarantined: DataFrame) -> DataFrame:
     return shaped(rows, _ROW).unionByName(shaped(quarantined, _BAD))
 
 
+def split(df: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Both kinds again."""
+    rows, bad = (df.where(fn.col(each).isNotNull()).select(f"{each}.*") for each in (_ROW, _BAD))
+    return rows, bad
+
+
 @contextmanager
-def split(df: DataFrame) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Both kinds, from one run over the batch."""
+def worked_out(df: DataFrame) -> Iterator[None]:
+    """Compute a batch once and wholly, whatever is asked of it afterwards.
+
+    Spark keeps the state of a query with the rows that are asked for: a sink that has the batch already, and asks for none,
+    would leave the state behind.
+    """
     df.persist()
     try:
-        yield tuple(df.where(fn.col(each).isNotNull()).select(f"{each}.*") for each in (_ROW, _BAD))  # type: ignore[misc]
+        df.write.format("noop").mode("overwrite").save()
+        yield
     finally:
         df.unpersist()
