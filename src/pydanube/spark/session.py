@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from pydanube.spark.jars import (
     spark_version,
 )
 from pydanube.spark.java import find_java, java_home
+from pydanube.spark.worker_python import worker_python
 
 _UNRESOLVED: Final = re.compile(
     r"(?:unresolved dependency|download failed): (?P<group>[\w.-]+)#(?P<artifact>[\w.-]+);(?P<version>[\w.-]+)"
@@ -114,7 +114,7 @@ def _start(settings: SparkSettings, scratch: Path) -> SparkSession:
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # On a cluster, executors have a Python of their own.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", worker_python(Path(_find_spark_home()), scratch))  # type: ignore[no-untyped-call]
     plan = plan_jars(
         settings.libraries, settings.packages, installed_version(), settings.jars_dir or default_jars_dir()
     )
