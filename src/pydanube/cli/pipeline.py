@@ -169,8 +169,11 @@ def _result_document(result: "CaseResult") -> dict[str, Any]:
     "--checkpoint", help="A directory or address; the file's, or one in the state directory by default."
 )
 @state_option
+@output_option
 @spark_options
-def run(*, file: Path, once: bool, checkpoint: str | None, state_dir: Path | None, job: SparkJob) -> None:
+def run(
+    *, file: Path, once: bool, checkpoint: str | None, state_dir: Path | None, output: str, job: SparkJob
+) -> None:
     """Run a pipeline until Ctrl-C, SIGTERM or `danube pipeline stop`, each of which lets the batch under way end.
 
     It goes on where the last run ended, whatever that one ended by. While no broker answers, or tasks fail, it tries
@@ -203,6 +206,8 @@ def run(*, file: Path, once: bool, checkpoint: str | None, state_dir: Path | Non
             running.update(status="failed", ended=time.time(), error=_reason(error))
             raise
         running.update(status="stopped" if was_stopped else "finished", ended=time.time(), error=None)
+    if output != "table":
+        show_document(_document(running.record), output)
 
 
 def _run(made: "Pipeline", job: SparkJob, record: "RunningRecord", folder: Path, *, once: bool) -> bool:
