@@ -50,6 +50,10 @@ def tables(results: Results) -> list[Table]:
     return [table for table in found if table.rows]
 
 
+def _title(scenario: str) -> str:
+    return scenario[0].upper() + scenario[1:]
+
+
 def _row(results: Results, series: Series) -> list[str]:
     yardstick = results.find(series.scenario, series.case, YARDSTICKS[series.scenario])
     rate = series.median(lambda sample: sample.rate)
@@ -99,7 +103,7 @@ def draw(results: Results) -> str:
         every = results.scenario(scenario)
         for case in dict.fromkeys(series.case for series in every):
             group = [series for series in every if series.case == case]
-            parts += _bars(f"{scenario.capitalize()}, {case}: rows a second", group, top)
+            parts += _bars(f"{_title(scenario)}, {case}: rows a second", group, top)
             top += TITLE_HEIGHT + len(group) * (BAR_HEIGHT + BAR_GAP) + BAR_GAP
     width = LABEL_WIDTH + BARS_WIDTH + VALUE_WIDTH
     style = 'font-family="sans-serif" font-size="13" fill="#444"'
