@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from pydanube.spark.pipelines.run_state import RunDirectory, RunningRecord, RunRecord
     from pydanube.spark.session import SparkSettings
 
-_SMALL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
+_SMALL: Final = {
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.memory": "2g",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""On one machine, tasks cost more than the rows in them."""
 _TASK_FAILURES_MAX: Final = 4
 _NONE_RAN: Final = "no pipeline has run here"
 
@@ -367,7 +372,7 @@ def _settings(job: SparkJob, made: "Pipeline", *, libraries: Sequence[str]) -> "
     if master.startswith("local[") and "," not in master:
         master = f"{master.removesuffix(']')},{_TASK_FAILURES_MAX}]"
     with_packages = replace(job, master=master, packages=(*job.packages, *made.packages))
-    config = {**_SMALL, **filled_all(made.spark)}
+    config = {**(_SMALL if master.startswith("local") else {}), **filled_all(made.spark)}
     return with_packages.settings(libraries, config, app_name=f"danube pipeline {made.name}")
 
 
