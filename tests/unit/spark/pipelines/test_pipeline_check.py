@@ -56,24 +56,24 @@ def test_a_good_file_has_no_problems(tmp_path: Path) -> None:
 
 def test_everything_wrong_is_told_at_once_with_lines_and_nearest_names(tmp_path: Path) -> None:
     text = changed(
-        ("  start: earliest", "  strat: earliest"),
+        ("  start: earliest", "  startt: earliest"),
         ("filter: amount > 0", "filter: (amount > 0"),
         ("within: 10 minutes", "within: soon"),
-        ("size: 5m", "sise: 5m\n      size: 5m"),
+        ("size: 5m", "sizee: 5m\n      size: 5m"),
         ("topic: /default/totals", "topic: totals"),
     )
     *found, topic = problems_of(tmp_path, text)
     assert topic.startswith("line 16: sink.topic: invalid topic name 'totals': expected /namespace/topic")
     assert found == [
-        "line 4: source.strat: unknown key 'strat': did you mean 'start'?",
+        "line 4: source.startt: unknown key 'startt': did you mean 'start'?",
         "line 8: steps[0].filter: this is no SQL: '(' is not closed",
         (
             "line 9: steps[1].dedupe.within: invalid duration 'soon': write a number and a unit, such as 10s, 5 minutes, "
             "1h or 2d"
         ),
-        "line 11: steps[2].window.sise: unknown key 'sise': did you mean 'size'?",
+        "line 11: steps[2].window.sizee: unknown key 'sizee': did you mean 'size'?",
     ]
-    with pytest.raises(Invalid, match=r"pipeline.yml cannot be used:\n  line 4: source.strat"):
+    with pytest.raises(Invalid, match=r"pipeline.yml cannot be used:\n  line 4: source.startt"):
         load_pipeline(tmp_path / "pipeline.yml")
 
 
@@ -129,7 +129,7 @@ def test_everything_wrong_is_told_at_once_with_lines_and_nearest_names(tmp_path:
         (("  delta: /lake/bad", "  delta: /lake/bad\n  mode: complete"), "quarantined rows are only ever added"),
         (("quarantine:\n  delta: /lake/bad\n", ""), "source.decode: bad messages would be lost"),
         (("decode: {subject: orders}", "decode: {subject: orders, on_error: fail}"), "so nothing ever goes here"),
-        (("given: []", "given: {sorce: []}"), "unknown source 'sorce': did you mean 'source'?"),
+        (("given: []", "given: {sourcee: []}"), "unknown source 'sourcee': did you mean 'source'?"),
         (("tests:", "trigger: {every: 5s, available_now: true}\ntests:"), "exclude each other"),
         (("expect: []", "expect: []\n  - {name: nothing comes of nothing, given: [], expect: []}"), "already"),
         (("name: orders\n", "name: orders\nname: orders\n"), "line 2: name: given before, in line 1"),
