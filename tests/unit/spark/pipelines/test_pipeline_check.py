@@ -129,7 +129,7 @@ def test_everything_wrong_is_told_at_once_with_lines_and_nearest_names(tmp_path:
         (("  delta: /lake/bad", "  delta: /lake/bad\n  mode: complete"), "quarantined rows are only ever added"),
         (("quarantine:\n  delta: /lake/bad\n", ""), "source.decode: bad messages would be lost"),
         (("decode: {subject: orders}", "decode: {subject: orders, on_error: fail}"), "so nothing ever goes here"),
-        (("given: []", "given: {sourcee: []}"), "unknown source 'sourcee': did you mean 'source'?"),
+        (("given: []", "given: {sourze: []}"), "unknown source 'sourze': did you mean 'source'?"),
         (("tests:", "trigger: {every: 5s, available_now: true}\ntests:"), "exclude each other"),
         (("expect: []", "expect: []\n  - {name: nothing comes of nothing, given: [], expect: []}"), "already"),
         (("name: orders\n", "name: orders\nname: orders\n"), "line 2: name: given before, in line 1"),
