@@ -1,6 +1,6 @@
 """Segments as files of an Iceberg table, where they are: nothing is read but their footers, nothing is copied.
 
-The columns are those of the segments, found by name since the files know no ids of Iceberg's, and `partition`, which no
+The columns are those of the segments except times, found by name since the files know no ids of Iceberg's, and `partition`, which no
 file has: the table is partitioned by it, and Iceberg fills such a column from what it knows about the file.
 """
 
@@ -27,6 +27,10 @@ from pydanube.spark.topics import TopicPart, resolve
 
 SEGMENTS_MAX: Final = 10_000
 """In one commit; later ones come with the next call."""
+
+_NOT_LENT: Final = frozenset({"topic", "partition", "publish_time", "append_time"})
+"""Columns of messages that are not taken from segments. These count milliseconds; Iceberg knows microseconds only, reads
+them rightly and yet takes the statistics of row groups for microseconds: a filter by time would find nothing."""
 
 _OTHER_COLUMNS: Final = {
     "producer_id": "long",
@@ -112,7 +116,7 @@ def _new(part: TopicPart, segments: Sequence[StoredSegment], position: Position)
 def _create(table: IcebergTable, topic: str) -> None:
     schema = StructType().add("partition", "integer")
     for stored in ROW:
-        if stored.name not in ("topic", "partition"):
+        if stored.name not in _NOT_LENT:
             schema.add(stored.name, stored.dataType)
     for name, kind in _OTHER_COLUMNS.items():
         schema.add(name, kind)
