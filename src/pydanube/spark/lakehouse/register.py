@@ -4,6 +4,7 @@ The columns are those of the segments except times, found by name since the file
 file has: the table is partitioned by it, and Iceberg fills such a column from what it knows about the file.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +29,12 @@ from pydanube.spark.topics import TopicPart, resolve
 SEGMENTS_MAX: Final = 10_000
 """In one commit; later ones come with the next call."""
 
-_NOT_LENT: Final = frozenset({"topic", "partition", "publish_time", "append_time"})
-"""Columns of messages that are not taken from segments. These count milliseconds; Iceberg knows microseconds only, reads
-them rightly and yet takes the statistics of row groups for microseconds: a filter by time would find nothing."""
+_TIMES: Final = ("publish_time", "append_time")
+"""Not lent. Segments count milliseconds; Iceberg knows microseconds only, reads the others rightly and yet takes the
+statistics of row groups for microseconds: a filter by time would find nothing."""
+
+_NAMES_PROPERTY: Final = "schema.name-mapping.default"
+_UNUSED_ID: Final = 1_000_000_000
 
 _OTHER_COLUMNS: Final = {
     "producer_id": "long",
@@ -116,7 +120,7 @@ def _new(part: TopicPart, segments: Sequence[StoredSegment], position: Position)
 def _create(table: IcebergTable, topic: str) -> None:
     schema = StructType().add("partition", "integer")
     for stored in ROW:
-        if stored.name not in _NOT_LENT:
+        if stored.name not in ("topic", "partition", *_TIMES):
             schema.add(stored.name, stored.dataType)
     for name, kind in _OTHER_COLUMNS.items():
         schema.add(name, kind)
@@ -135,12 +139,11 @@ def _append(
     jvm: Any = spark._jvm
     iceberg = jvm.org.apache.iceberg
     java = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table.identifier)
-    mapping = iceberg.mapping.MappingUtil.create(java.schema())
-    if "schema.name-mapping.default" not in table.properties():
-        table.set_properties(
-            {"schema.name-mapping.default": iceberg.mapping.NameMappingParser.toJson(mapping)}
-        )
+    names = _names_of_columns(iceberg, java)
+    if _NAMES_PROPERTY not in table.properties():
+        table.set_properties({_NAMES_PROPERTY: names})
         java.refresh()
+    mapping = iceberg.mapping.NameMappingParser.fromJson(names)
     metrics = iceberg.MetricsConfig.forTable(java)
     append = java.newAppend().toBranch(branch)
     for part, segment in pieces:
@@ -160,6 +163,16 @@ def _append(
     for name, value in commit.to_properties().items():
         append = append.set(name, value)
     append.commit()
+
+
+def _names_of_columns(iceberg: Any, java: Any) -> str:
+    """The ids of the columns by their names in files, as Iceberg wants it.
+
+    Columns that are not lent get ids that no column will ever have: pyiceberg refuses files with a column it finds no id for.
+    """
+    mapping = iceberg.mapping.NameMappingParser.toJson(iceberg.mapping.MappingUtil.create(java.schema()))
+    unused = [{"field-id": _UNUSED_ID + at, "names": [name]} for at, name in enumerate(_TIMES)]
+    return json.dumps([*json.loads(mapping), *unused])
 
 
 def _address(place: str) -> str:
