@@ -60,11 +60,13 @@ def payloads(broker: BrokerProcess, topic: str) -> list[Any]:
     return [json.loads(row["payload"]) for row in messages(broker, topic)]
 
 
-def forget_last_commit(checkpoint: Path) -> None:
-    """As if the run had been killed after its sinks had the last batch, and before the checkpoint knew."""
-    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    last.unlink()
-    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+def forget_from(checkpoint: Path, batch: int) -> None:
+    """As if the run had been killed after its sinks had this batch, and before the checkpoint knew."""
+    for kind, first in (("commits", batch), ("offsets", batch + 1)):
+        for file in (checkpoint / kind).glob("[0-9]*"):
+            if int(file.name) >= first:
+                file.unlink()
+                (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def test_decoded_filtered_and_mapped_rows_go_to_a_topic_and_bad_messages_to_another(
@@ -107,7 +109,7 @@ def test_decoded_filtered_and_mapped_rows_go_to_a_topic_and_bad_messages_to_anot
     assert attributes["x-quarantine-offset"] == "1"
     assert "JSON" in attributes["x-quarantine-reason"]
 
-    forget_last_commit(tmp_path / "checkpoint")
+    forget_from(tmp_path / "checkpoint", 1)
     broker.publish("/default/in", [order(4, 1)])
     run_pipeline(spark, pipeline, checkpoint=tmp_path / "checkpoint", once=True)
     assert [row["id"] for row in payloads(broker, "/default/out")] == [1, 3, 4], "each once"
@@ -167,7 +169,7 @@ def test_two_topics_are_joined_and_enriched_into_an_iceberg_table_each_row_once(
     )
     checkpoint = tmp_path / "checkpoint"
     run_pipeline(spark, pipeline, checkpoint=checkpoint, once=True, folder=tmp_path)
-    forget_last_commit(checkpoint)
+    forget_from(checkpoint, 0)
     run_pipeline(spark, pipeline, checkpoint=checkpoint, once=True, folder=tmp_path)
     session = spark.newSession()
     session.conf.set("spark.sql.catalog.pipeline_lake", "org.apache.iceberg.spark.SparkCatalog")
