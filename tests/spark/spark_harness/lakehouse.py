@@ -78,8 +78,9 @@ class Lake:
 
 
 def metadata_of(path: Path) -> str:
-    version = (path / "metadata" / "version-hint.text").read_text()
-    return str(path / "metadata" / f"v{version}.metadata.json")
+    """The newest one: the hint that lies beside them may be late after a race."""
+    files = path.glob("metadata/v*.metadata.json")
+    return str(max(files, key=lambda file: int(file.name.partition(".")[0][1:])))
 
 
 def drain(sync: LakehouseSync) -> int:

@@ -31,6 +31,9 @@ BRANCH: Final = "danube_sync_"
 ATTEMPTS_MAX: Final = 5
 """At a commit while others, who are no syncs, commit too."""
 
+_OUTRUN: Final = ("is not an ancestor of", "CommitFailedException")
+"""In what Iceberg says when somebody else has changed the table first."""
+
 _NEW: Final = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -46,8 +49,6 @@ class _Line:
     snapshots: tuple[Row, ...]
     is_whole: bool
     """It reaches back to the first one ever; otherwise older ones have expired."""
-    known: tuple[Row, ...]
-    """All of the table, of whatever branch."""
 
     @property
     def head(self) -> int | None:
@@ -111,8 +112,7 @@ class IcebergTable:
         if line.is_whole:
             return Progress()
         # What a sync wrote last was replaced by maintenance, and then expired.
-        staged = [Commit.of_properties(snapshot.summary or {}) for snapshot in line.known]
-        return progress_of_rows(self, parts, [commit for commit in staged if commit is not None])
+        return progress_of_rows(self, parts)
 
     def append(self, rows: DataFrame, commit: Commit) -> None:
         missing = [field for field in self.schema() if field.name not in rows.columns]
@@ -122,18 +122,21 @@ class IcebergTable:
     def commit_staged(self, commit: Commit, write: Callable[[str], None]) -> None:
         """Have a commit written to a branch, then move the main one forward to it; as `append` otherwise."""
         for _ in range(ATTEMPTS_MAX):
-            head = self._stage_on(commit)
-            write(self._branch)
             try:
+                self._stage_on(commit)
+                write(self._branch)
                 self._call("fast_forward", branch="main", to=self._branch)
             except SPARK_ERRORS as error:
-                if self._line().head == head:
-                    raise  # nobody was faster: this is something else
+                last = self._line().last_commit()
+                if last is not None and last.attempt == commit.attempt:
+                    return  # it was made, only the answer was lost
+                if not any(words in str(error) for words in _OUTRUN):
+                    raise
                 logger.info(
                     "table=%s was changed meanwhile, committing again: %s", self.name, sentence(error)
                 )
-                continue
-            return
+            else:
+                return
         raise Conflict(
             f"{self.name} was changed by others {ATTEMPTS_MAX} times while one commit was tried: "
             "let their work end first, or commit less at once"
@@ -180,7 +183,7 @@ class IcebergTable:
     def _of_branch(self, branch: str) -> str:
         return f"{self.identifier}.{quoted(f'branch_{branch}')}"
 
-    def _stage_on(self, commit: Commit) -> int | None:
+    def _stage_on(self, commit: Commit) -> None:
         """Point our branch at what `progress` saw of the main one, which must hold the commit before this one.
 
         The main branch is not looked at again: if it has moved since, moving it forward fails.
@@ -201,29 +204,39 @@ class IcebergTable:
             self._spark.sql(
                 f"ALTER TABLE {self.identifier} CREATE OR REPLACE BRANCH {branch} AS OF VERSION {line.head}"
             )
-        return line.head
 
     def _line(self) -> _Line:
         # Somebody else may have committed: what this session has cached is not the table.
         self._spark.sql(f"REFRESH TABLE {self.identifier}")
-        known = self._spark.sql(
-            f"SELECT snapshot_id, parent_id, committed_at, summary FROM {self.identifier}.snapshots"
+        for _ in range(ATTEMPTS_MAX):
+            # In this order: two queries see two versions of the table, and the later one has the snapshots of the earlier.
+            heads = self._spark.sql(
+                f"SELECT snapshot_id FROM {self.identifier}.refs WHERE name = 'main'"
+            ).collect()
+            known = self._spark.sql(
+                f"SELECT snapshot_id, parent_id, committed_at, summary FROM {self.identifier}.snapshots"
+            ).collect()
+            by_id = {row.snapshot_id: row for row in known}
+            head = heads[0].snapshot_id if heads else None
+            if head is None or head in by_id:
+                return _line_from(head, by_id)
+        raise Conflict(
+            f"{self.name} changes faster than it can be looked at: let the work of others end first"
         )
-        by_id = {row.snapshot_id: row for row in known.collect()}
-        heads = self._spark.sql(
-            f"SELECT snapshot_id FROM {self.identifier}.refs WHERE name = 'main'"
-        ).collect()
-        line: list[Row] = []
-        at = heads[0].snapshot_id if heads else None
-        while at in by_id:
-            line.append(by_id[at])
-            at = by_id[at].parent_id
-        return _Line(tuple(line), at is None, tuple(by_id.values()))
 
     def _call(self, procedure: str, **arguments: str) -> list[Row]:
         given = {"table": self._in_catalog, **arguments}
         listed = ", ".join(f"{quoted(name)} => {text(value)}" for name, value in given.items())
         return self._spark.sql(f"CALL {self._catalog}.system.{procedure}({listed})").collect()
+
+
+def _line_from(head: int | None, by_id: Mapping[int, Row]) -> _Line:
+    line: list[Row] = []
+    at = head
+    while at is not None and at in by_id:
+        line.append(by_id[at])
+        at = by_id[at].parent_id
+    return _Line(tuple(line), at is None)
 
 
 def _write(rows: DataFrame, target: str, commit: Commit) -> None:

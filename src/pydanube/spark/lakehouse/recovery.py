@@ -1,8 +1,8 @@
 """How far a table is when its log has forgotten: maintenance replaced the last commit of a sync, and then removed it.
 
-What is left are the rows, the property `danube.end-offsets` that our own maintenance writes before it removes anything,
-and commits that are known though not in line. Rows that others deleted since the last commit may come again; nothing
-else can.
+What is left are the rows, and the property `danube.end-offsets` that our own maintenance writes before it removes
+anything. Messages behind the last row that made none are read again, and make none again. Rows that others deleted
+from the end of the table come again; nothing else can.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from pydanube.spark.lakehouse.commits import Commit, Progress, furthest, parse_position
+from pydanube.spark.lakehouse.commits import Progress, furthest, parse_position
 from pydanube.spark.lakehouse.envelope import PARTITION
 from pydanube.spark.topics import TopicPart
 
@@ -31,9 +31,7 @@ class Readable(Protocol):
     def properties(self) -> dict[str, str]: ...
 
 
-def progress_of_rows(
-    table: Readable, parts: Sequence[TopicPart], known: Sequence[Commit] = (), epoch: str = "0"
-) -> Progress:
+def progress_of_rows(table: Readable, parts: Sequence[TopicPart], epoch: str = "0") -> Progress:
     """From what the table still has."""
     names = {(part.topic, part.partition): part.name for part in parts}
     highest = table.frame().groupBy("_topic", PARTITION).agg(fn.max("_offset").alias("last")).collect()
@@ -46,11 +44,6 @@ def progress_of_rows(
     number = int(properties.get(NUMBER_PROPERTY, "0"))
     if END_PROPERTY in properties:
         position = furthest(position, parse_position(properties[END_PROPERTY]))
-    for commit in sorted(known, key=lambda one: one.number):
-        # Some of its rows are there, so all of them were.
-        if any(position.get(name, 0) > start for name, start in commit.start.items()):
-            position = furthest(position, commit.end)
-        number = max(number, commit.number)
     logger.warning(
         "table=%s no commit of a sync is in its log any more; going on from what its rows say: %s",
         table.name,
