@@ -16,7 +16,7 @@ from bench.results import Sample
 from bench.spark.messages import PER_MEBIBYTE, numbered_messages, numbered_payload
 from bench.spark.process_tree import cpu_seconds
 from bench.spark.workbench import CATALOG, Turn, Workbench
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
 
 SCENARIO = "streaming into Iceberg"
 RATE, SEGMENTS, BROKER = "rate source", "topic, from segments", "topic, from the broker"

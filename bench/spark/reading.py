@@ -10,7 +10,7 @@ from bench.results import Sample
 from bench.spark.messages import PER_MEBIBYTE, random_messages
 from bench.spark.workbench import Turn, Workbench
 from pydanube.spark.reading import read_topic
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
 
 SCENARIO = "reading"
 RAW, FAST, SOURCE = "Spark's Parquet reader", "read_topic", 'format("danube")'

@@ -46,7 +46,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             config={
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.warehouse.dir": str(warehouse),
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+                "spark.databricks.delta.snapshotPartitions": "1",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 "
+                f"-Dderby.stream.error.file={warehouse / 'derby.log'}",
             },
         )
     )

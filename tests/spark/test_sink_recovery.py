@@ -11,11 +11,11 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from spark_harness.broker_process import BrokerProcess
 
 from pydanube.kernel.errors import Conflict, DanubeError
-from pydanube.spark.sink_columns import SinkColumns, sink_columns
-from pydanube.spark.sink_commit import commit
-from pydanube.spark.sink_identity import Attempt
-from pydanube.spark.sink_options import WriteOptions, parse_write_options
-from pydanube.spark.sink_task import TaskReport, write_rows
+from pydanube.spark.sink.columns import SinkColumns, sink_columns
+from pydanube.spark.sink.commit import commit
+from pydanube.spark.sink.identity import Attempt
+from pydanube.spark.sink.options import WriteOptions, parse_write_options
+from pydanube.spark.sink.task import TaskReport, write_rows
 
 Row = tuple[bytes, str]
 SCHEMA = StructType([StructField("payload", BinaryType()), StructField("key", StringType())])

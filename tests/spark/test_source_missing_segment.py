@@ -6,9 +6,9 @@ import pytest
 from spark_harness.broker_process import BrokerProcess
 
 from pydanube.kernel.errors import Corrupt
-from pydanube.spark.options import parse_options
-from pydanube.spark.slices import Slice
-from pydanube.spark.stream_reader import StreamReader
+from pydanube.spark.source.options import parse_options
+from pydanube.spark.source.slices import Slice
+from pydanube.spark.source.stream_reader import StreamReader
 
 TOPIC = "/default/missing"
 

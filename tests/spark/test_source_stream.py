@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_harness.broker_process import BrokerProcess
 
 import pydanube.spark
-from pydanube.spark.draining import run_until_caught_up
+from pydanube.spark.source.draining import run_until_caught_up
 
 SECONDS_MAX = 60
 

@@ -12,6 +12,8 @@ _OWN: Final = {
     "options; 130 Ctrl-C.",
     "consume": "0 all is well, also after Ctrl-C; 1 refused, the broker could not be reached, or fewer messages than "
     "--count came; 2 wrong options.",
+    "lakehouse": "0 all is well, also when stopped; 1 refused, failed, or another sync writes to the table; 2 wrong options; "
+    "130 a second Ctrl-C.",
     "pipeline": "0 all is well, also after Ctrl-C or stop; 1 problems found, a test or the run failed; 2 wrong options; 130 "
     "the second Ctrl-C.",
     "sql": "0 all is well, also --follow ended by Ctrl-C; 1 refused, failed, or no broker answers; 2 wrong options; 130 "

@@ -11,14 +11,14 @@ from pyspark.sql.types import StructType
 
 from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
 from pydanube.spark.connection import Connection
-from pydanube.spark.offsets import Wanted
-from pydanube.spark.options import ALL_COLUMNS, ReadOptions, ranges_to_json
-from pydanube.spark.planning import available, fix_ranges
 from pydanube.spark.registration import register
-from pydanube.spark.rows import TIME_MS_MAX
-from pydanube.spark.segment_files import is_object
-from pydanube.spark.slices import Slice, cover
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
+from pydanube.spark.source.offsets import Wanted
+from pydanube.spark.source.options import ALL_COLUMNS, ReadOptions, ranges_to_json
+from pydanube.spark.source.planning import available, fix_ranges
+from pydanube.spark.source.rows import TIME_MS_MAX
+from pydanube.spark.source.segment_files import is_object
+from pydanube.spark.source.slices import Slice, cover
 from pydanube.spark.topics import TopicPart
 
 __all__ = ["available", "read_ranges", "read_topic"]

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from pydanube.spark.source import DanubeDataSource
+from pydanube.spark.source.data_source import DanubeDataSource
 
 
 def register(spark: SparkSession) -> None:

@@ -20,9 +20,9 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.kernel.names import TopicName
 from pydanube.spark.connection import Connection
 from pydanube.spark.decoding import RegistrySchemas, decode
-from pydanube.spark.options import ALL_COLUMNS
 from pydanube.spark.reading import read_topic
 from pydanube.spark.registration import register
+from pydanube.spark.source.options import ALL_COLUMNS
 from pydanube.spark.topics import resolve
 
 Start = str | Mapping[str, object] | datetime

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pydanube.spark.draining import run_until_caught_up
 from pydanube.spark.session import SparkSettings, open_session
+from pydanube.spark.source.draining import run_until_caught_up
 from spark_harness.dying_sink import DyingSource
 
 FROM_FILES = "/default/from-files"

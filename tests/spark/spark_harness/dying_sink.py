@@ -10,8 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pydanube.spark.sink import StreamTopicWriter, make_stream_writer
-from pydanube.spark.source import DanubeDataSource
+from pydanube.spark.sink.writers import StreamTopicWriter, make_stream_writer
+from pydanube.spark.source.data_source import DanubeDataSource
 
 
 class FatalPoints:

@@ -18,11 +18,11 @@ from pyspark.sql.types import (
 )
 
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.sink import make_stream_writer, make_writer
-from pydanube.spark.sink_columns import sink_columns
-from pydanube.spark.sink_identity import Attempt, Session, task_writer
-from pydanube.spark.sink_options import parse_write_options
-from pydanube.spark.sink_parts import Router
+from pydanube.spark.sink.columns import sink_columns
+from pydanube.spark.sink.identity import Attempt, Session, task_writer
+from pydanube.spark.sink.options import parse_write_options
+from pydanube.spark.sink.parts import Router
+from pydanube.spark.sink.writers import make_stream_writer, make_writer
 
 TYPES = {
     "BINARY": BinaryType(),

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from pydanube.client.history import StoredSegment
-from pydanube.spark.filters import understand
+from pydanube.spark.source.filters import understand
 from pydanube.spark.topics import TopicPart
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

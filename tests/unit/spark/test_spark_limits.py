@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydanube.spark.limits import Stretch, share_bytes, share_messages
+from pydanube.spark.source.limits import Stretch, share_bytes, share_messages
 
 counts = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0, 1000), max_size=6)
 

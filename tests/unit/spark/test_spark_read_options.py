@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.offsets import Wanted
-from pydanube.spark.options import ALL_COLUMNS, parse_options
+from pydanube.spark.source.offsets import Wanted
+from pydanube.spark.source.options import ALL_COLUMNS, parse_options
 from pydanube.spark.topics import TopicPart
 
 PARTS = [TopicPart("/default/t", number, f"/default/t-part-{number}") for number in (0, 1)]

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from pydanube.protocol.native.arrow import DELIVERED_SCHEMA
 from pydanube.spark.columns import MESSAGE_SCHEMA
-from pydanube.spark.rows import RowMaker, joined
+from pydanube.spark.source.rows import RowMaker, joined
 from pydanube.spark.topics import TopicPart
 
 PART = TopicPart("/default/t", 3, "/default/t-part-3")

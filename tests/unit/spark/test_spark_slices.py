@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydanube.client.history import StoredSegment
-from pydanube.spark.slices import SegmentFile, Slice, SliceBounds, cover, cut
+from pydanube.spark.source.slices import SegmentFile, Slice, SliceBounds, cover, cut
 from pydanube.spark.topics import TopicPart
 
 PART = TopicPart("/default/t", 0, "/default/t")

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
 
 PAYLOAD: Final = "payload"
 """The column of raw tables that has the bytes of the message."""

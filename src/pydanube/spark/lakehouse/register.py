@@ -22,8 +22,8 @@ from pydanube.spark.lakehouse.commits import TOPIC, Commit, Position, Progress, 
 from pydanube.spark.lakehouse.iceberg_table import IcebergTable
 from pydanube.spark.lakehouse.sync import CONTENT_PROPERTY
 from pydanube.spark.lakehouse.table import Layout
-from pydanube.spark.segment_files import is_object
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
+from pydanube.spark.source.segment_files import is_object
 from pydanube.spark.topics import TopicPart, resolve
 
 SEGMENTS_MAX: Final = 10_000

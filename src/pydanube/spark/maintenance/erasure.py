@@ -25,7 +25,7 @@ from pydanube.spark.maintenance.rewriting import (
 from pydanube.spark.maintenance.sealed_history import SealedHistory, Target
 from pydanube.spark.maintenance.storage_calls import StorageCalls
 from pydanube.spark.reading import read_topic
-from pydanube.spark.segment_files import is_object
+from pydanube.spark.source.segment_files import is_object
 
 ERASED: Final = "erased"
 SEGMENT_BYTES: Final = 1 << 40

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydanube.client.history import StoredSegment
 from pydanube.history.segment import SegmentDescriptor
-from pydanube.spark.segment_files import OutOfReach, is_object, open_segment
+from pydanube.spark.source.segment_files import OutOfReach, is_object, open_segment
 
 if TYPE_CHECKING:
     from pydanube.spark.maintenance.storage_calls import StorageCalls

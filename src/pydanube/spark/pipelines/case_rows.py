@@ -16,7 +16,7 @@ from pydanube.spark.pipelines.checked_yaml import unknown
 from pydanube.spark.pipelines.compiling import Decoded, decoded, schemas_of
 from pydanube.spark.pipelines.document import Source
 from pydanube.spark.pipelines.frames import Surroundings
-from pydanube.spark.source import ROW
+from pydanube.spark.source.data_source import ROW
 
 Given = Sequence[dict[str, Any]]
 

@@ -9,7 +9,6 @@ import msgspec
 
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import TopicName
-from pydanube.spark.offsets import Wanted, parse_moment
 from pydanube.spark.pipelines.checked_yaml import Lines, Problem, unknown
 from pydanube.spark.pipelines.checked_yaml import Path as Place
 from pydanube.spark.pipelines.document import (
@@ -30,6 +29,7 @@ from pydanube.spark.pipelines.durations import parse_duration
 from pydanube.spark.pipelines.environment import has_variables, missing_variables
 from pydanube.spark.pipelines.flow_rules import check_steps
 from pydanube.spark.pipelines.partitioning import parse_partitioning
+from pydanube.spark.source.offsets import Wanted, parse_moment
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")

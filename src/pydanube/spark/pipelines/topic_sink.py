@@ -16,11 +16,11 @@ from pydanube.spark.connection import Connection
 from pydanube.spark.decoding.frames import REASON_COLUMN
 from pydanube.spark.pipelines.batch import Batch
 from pydanube.spark.pipelines.document import TopicSink
-from pydanube.spark.sink_columns import sink_columns
-from pydanube.spark.sink_commit import commit
-from pydanube.spark.sink_identity import Attempt
-from pydanube.spark.sink_options import parse_write_options
-from pydanube.spark.sink_task import TaskReport, write_rows
+from pydanube.spark.sink.columns import sink_columns
+from pydanube.spark.sink.commit import commit
+from pydanube.spark.sink.identity import Attempt
+from pydanube.spark.sink.options import parse_write_options
+from pydanube.spark.sink.task import TaskReport, write_rows
 
 _ORIGIN = ("topic", "partition", "offset", REASON_COLUMN)
 """Of a quarantined message, kept as attributes `x-quarantine-…` of the one that holds it."""

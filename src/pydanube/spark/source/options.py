@@ -9,8 +9,8 @@ from typing import Final, Literal, cast
 from pydanube.kernel.errors import Rejected
 from pydanube.spark.columns import MESSAGE_SCHEMA
 from pydanube.spark.connection import Connection
-from pydanube.spark.offsets import EARLIEST, LATEST, Wanted, parse_moment, parse_offsets
-from pydanube.spark.slices import DEFAULT_BOUNDS, SliceBounds
+from pydanube.spark.source.offsets import EARLIEST, LATEST, Wanted, parse_moment, parse_offsets
+from pydanube.spark.source.slices import DEFAULT_BOUNDS, SliceBounds
 
 Ranges = Mapping[str, Sequence[range]]
 """Offsets to read, by the names of parts."""

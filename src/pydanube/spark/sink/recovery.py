@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydanube.client import blocking
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.sink_columns import SinkColumns
-from pydanube.spark.sink_identity import Attempt, Session
+from pydanube.spark.sink.columns import SinkColumns
+from pydanube.spark.sink.identity import Attempt, Session
 
 STORED_ROWS_MAX: Final = 20_000_000
 """Rows of earlier tries that are looked through: 16 bytes of each, and what Python adds, are kept."""

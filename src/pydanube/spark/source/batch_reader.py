@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from pydanube.spark.filters import Narrowing, understand
-from pydanube.spark.options import Ranges, ReadOptions
-from pydanube.spark.slice_reader import SliceReader
-from pydanube.spark.slices import Slice
+from pydanube.spark.source.filters import Narrowing, understand
+from pydanube.spark.source.options import Ranges, ReadOptions
+from pydanube.spark.source.slice_reader import SliceReader
+from pydanube.spark.source.slices import Slice
 
 
 class BatchReader(DataSourceReader):
@@ -22,7 +22,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         # Not loaded by tasks, which only read.
-        from pydanube.spark.planning import Planner  # noqa: PLC0415
+        from pydanube.spark.source.planning import Planner  # noqa: PLC0415
 
         with self._options.connection.client() as client:
             return list(Planner(self._options, self._narrowing).slices(client, self._ranges))

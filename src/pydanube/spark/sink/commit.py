@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from pydanube.client import blocking
 from pydanube.kernel.errors import Conflict, ErrorCode
-from pydanube.spark.sink_columns import SinkColumns
-from pydanube.spark.sink_identity import DRIVER, Attempt
-from pydanube.spark.sink_ledger import Ledger, Progress
-from pydanube.spark.sink_options import WriteOptions
-from pydanube.spark.sink_recovery import Recovery
-from pydanube.spark.sink_task import TaskReport, changed_rows
+from pydanube.spark.sink.columns import SinkColumns
+from pydanube.spark.sink.identity import DRIVER, Attempt
+from pydanube.spark.sink.ledger import Ledger, Progress
+from pydanube.spark.sink.options import WriteOptions
+from pydanube.spark.sink.recovery import Recovery
+from pydanube.spark.sink.task import TaskReport, changed_rows
 
 
 def commit(options: WriteOptions, columns: SinkColumns, reports: Sequence[TaskReport]) -> None:

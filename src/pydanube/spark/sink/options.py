@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import TopicName
 from pydanube.spark.connection import Connection
-from pydanube.spark.options import nearest
+from pydanube.spark.source.options import nearest
 
 ChangedRows = Literal["fail", "keep"]
 Codec = Literal["lz4", "zstd"]

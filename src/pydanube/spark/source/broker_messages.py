@@ -8,7 +8,7 @@ from pydanube.client import blocking
 from pydanube.client.position import Position
 from pydanube.kernel.errors import DanubeError, ErrorCode
 from pydanube.spark.connection import Connection
-from pydanube.spark.data_loss import check_loss
+from pydanube.spark.source.data_loss import check_loss
 from pydanube.spark.topics import TopicPart
 
 

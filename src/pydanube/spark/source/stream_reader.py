@@ -10,14 +10,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pydanube.client import blocking
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.data_loss import check_loss, topic_lost
-from pydanube.spark.filters import Narrowing
-from pydanube.spark.limits import Stretch, share_bytes, share_messages
-from pydanube.spark.options import ReadOptions
-from pydanube.spark.patience import patiently
-from pydanube.spark.planning import Planner, available, fix_position, parts_of
-from pydanube.spark.slice_reader import SliceReader
-from pydanube.spark.slices import Slice, cover
+from pydanube.spark.source.data_loss import check_loss, topic_lost
+from pydanube.spark.source.filters import Narrowing
+from pydanube.spark.source.limits import Stretch, share_bytes, share_messages
+from pydanube.spark.source.options import ReadOptions
+from pydanube.spark.source.patience import patiently
+from pydanube.spark.source.planning import Planner, available, fix_position, parts_of
+from pydanube.spark.source.slice_reader import SliceReader
+from pydanube.spark.source.slices import Slice, cover
 from pydanube.spark.topics import TopicPart
 
 Offsets = dict[str, int]

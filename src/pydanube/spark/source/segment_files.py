@@ -35,7 +35,7 @@ def open_segment(segment: Placed, store: Mapping[str, str]) -> Iterator[pa.Nativ
     """
     if is_object(segment.place):
         # What it takes to talk to a store is not loaded for files on a disk.
-        from pydanube.spark.object_files import open_object  # noqa: PLC0415
+        from pydanube.spark.source.object_files import open_object  # noqa: PLC0415
 
         with open_object(segment.place, segment.size, store) as file:
             yield file

@@ -12,12 +12,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pydanube.client import blocking
 from pydanube.client.outgoing import Batching
 from pydanube.kernel.errors import Conflict, ErrorCode, Rejected
-from pydanube.spark.sink_columns import SinkColumns
-from pydanube.spark.sink_identity import Attempt, task_writer
-from pydanube.spark.sink_ledger import Ledger, Progress
-from pydanube.spark.sink_options import WriteOptions
-from pydanube.spark.sink_parts import Router, by_topic, parts_of
-from pydanube.spark.sink_recovery import Recovery, StoredRows
+from pydanube.spark.sink.columns import SinkColumns
+from pydanube.spark.sink.identity import Attempt, task_writer
+from pydanube.spark.sink.ledger import Ledger, Progress
+from pydanube.spark.sink.options import WriteOptions
+from pydanube.spark.sink.parts import Router, by_topic, parts_of
+from pydanube.spark.sink.recovery import Recovery, StoredRows
 
 TASKS_MAX: Final = 500
 """Tasks that may write at once: a topic remembers 1,000 producers, and others write to it too."""

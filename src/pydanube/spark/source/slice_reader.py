@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
-from pydanube.spark.filters import Narrowing
-from pydanube.spark.options import ReadOptions
-from pydanube.spark.rows import BATCH_ROWS, RowMaker, joined
-from pydanube.spark.segment_files import OutOfReach, is_object, open_segment
-from pydanube.spark.slices import SegmentFile, Slice
+from pydanube.spark.source.filters import Narrowing
+from pydanube.spark.source.options import ReadOptions
+from pydanube.spark.source.rows import BATCH_ROWS, RowMaker, joined
+from pydanube.spark.source.segment_files import OutOfReach, is_object, open_segment
+from pydanube.spark.source.slices import SegmentFile, Slice
 
 logger = logging.getLogger("pydanube.spark")
 
@@ -70,7 +70,7 @@ class SliceReader:
 
     def _from_broker(self, piece: Slice, start: int) -> Iterator[pa.RecordBatch]:
         # A task that finds its file needs no client, and starts a third sooner without.
-        from pydanube.spark.broker_messages import delivered  # noqa: PLC0415
+        from pydanube.spark.source.broker_messages import delivered  # noqa: PLC0415
 
         make = RowMaker(piece.part, self._columns)
         wanted, fail = range(start, piece.end), self._options.fail_on_data_loss

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pydanube.spark.slices import SegmentFile
+from pydanube.spark.source.slices import SegmentFile
 from pydanube.spark.topics import TopicPart
 
 _LOWEST: Final = -(1 << 63)

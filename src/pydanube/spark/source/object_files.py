@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pydanube.client.loop_thread import LoopThread
 from pydanube.kernel.errors import Rejected, Unavailable
-from pydanube.spark.segment_files import OutOfReach
+from pydanube.spark.source.segment_files import OutOfReach
 from pydanube.stores.settings import Backend, DurableSettings, open_store, problems
 from pydanube.stores.store import DurableStore, Missing
 

@@ -24,8 +24,8 @@ from pydanube.client.encoding import ROW_BYTES_MAX
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.native import arrow
 from pydanube.protocol.native.batch import ALL_COLUMNS
-from pydanube.spark.options import nearest
-from pydanube.spark.sink_options import WriteOptions
+from pydanube.spark.sink.options import WriteOptions
+from pydanube.spark.source.options import nearest
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
 _TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydanube.client import blocking
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode
-from pydanube.spark.sink_identity import DRIVER, Attempt
+from pydanube.spark.sink.identity import DRIVER, Attempt
 
 NOTES_AT_ONCE: Final = 4
 """Notes read at first, going back; more each time, while no batch was found."""

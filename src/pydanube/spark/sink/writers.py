@@ -8,11 +8,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.sink_columns import SinkColumns, sink_columns
-from pydanube.spark.sink_commit import commit
-from pydanube.spark.sink_identity import Attempt
-from pydanube.spark.sink_options import WriteOptions, new_run, parse_write_options
-from pydanube.spark.sink_task import TaskReport, write_rows
+from pydanube.spark.sink.columns import SinkColumns, sink_columns
+from pydanube.spark.sink.commit import commit
+from pydanube.spark.sink.identity import Attempt
+from pydanube.spark.sink.options import WriteOptions, new_run, parse_write_options
+from pydanube.spark.sink.task import TaskReport, write_rows
 
 
 def make_writer(

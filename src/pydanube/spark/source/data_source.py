@@ -11,13 +11,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from pydanube.kernel.errors import DanubeError, Rejected
-from pydanube.spark.batch_reader import BatchReader, FilteringBatchReader
 from pydanube.spark.columns import MESSAGE_SCHEMA
-from pydanube.spark.options import Ranges, ReadOptions, nearest, parse_options
+from pydanube.spark.source.batch_reader import BatchReader, FilteringBatchReader
+from pydanube.spark.source.options import Ranges, ReadOptions, nearest, parse_options
 
 if TYPE_CHECKING:
-    from pydanube.spark.sink import BatchTopicWriter, StreamTopicWriter
-    from pydanube.spark.stream_reader import StreamReader
+    from pydanube.spark.sink.writers import BatchTopicWriter, StreamTopicWriter
+    from pydanube.spark.source.stream_reader import StreamReader
 
 ROW: Final[StructType] = from_arrow_schema(MESSAGE_SCHEMA)
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -47,7 +47,7 @@ class DanubeDataSource(DataSource):
         return kind(options, columns, ranges)
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
-        from pydanube.spark.stream_reader import StreamReader  # noqa: PLC0415
+        from pydanube.spark.source.stream_reader import StreamReader  # noqa: PLC0415
 
         options = parse_options(self.options)
         if options.ranges is not None:
@@ -55,12 +55,12 @@ class DanubeDataSource(DataSource):
         return StreamReader(options, _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "BatchTopicWriter":
-        from pydanube.spark.sink import make_writer  # noqa: PLC0415
+        from pydanube.spark.sink.writers import make_writer  # noqa: PLC0415
 
         return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamTopicWriter":  # noqa: N802
-        from pydanube.spark.sink import make_stream_writer  # noqa: PLC0415
+        from pydanube.spark.sink.writers import make_stream_writer  # noqa: PLC0415
 
         return make_stream_writer(self.options, schema, overwrite=overwrite)
 
@@ -80,7 +80,7 @@ class DanubeDataSource(DataSource):
 def _fix(options: ReadOptions) -> Ranges:
     if options.ranges is not None:
         return options.ranges
-    from pydanube.spark.planning import fix_ranges  # noqa: PLC0415
+    from pydanube.spark.source.planning import fix_ranges  # noqa: PLC0415
 
     with options.connection.client() as client:
         return fix_ranges(client, options)

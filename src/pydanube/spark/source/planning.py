@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from pydanube.client import blocking
 from pydanube.client.position import Position
 from pydanube.kernel.errors import Rejected
-from pydanube.spark.data_loss import check_loss
-from pydanube.spark.filters import Narrowing
-from pydanube.spark.offsets import Wanted
-from pydanube.spark.options import Ranges, ReadOptions
-from pydanube.spark.segment_files import OutOfReach, open_segment
-from pydanube.spark.slice_reader import is_direct, row_groups
-from pydanube.spark.slices import SegmentFile, Slice, cover, cut
+from pydanube.spark.source.data_loss import check_loss
+from pydanube.spark.source.filters import Narrowing
+from pydanube.spark.source.offsets import Wanted
+from pydanube.spark.source.options import Ranges, ReadOptions
+from pydanube.spark.source.segment_files import OutOfReach, open_segment
+from pydanube.spark.source.slice_reader import is_direct, row_groups
+from pydanube.spark.source.slices import SegmentFile, Slice, cover, cut
 from pydanube.spark.topics import TopicPart, matching, resolve, storage_of
 
 

@@ -1,0 +1,1 @@
+"""Writing topics: rows become messages, each once, whatever Spark repeats."""
