@@ -7,7 +7,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf reference unit integration test conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean
+.PHONY: help setup compile pure run check format protobuf reference unit integration test spark-processes conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,9 +48,12 @@ reference: $(STAMP)  ## regenerate docs/reference from the code
 	$(BIN)/python tools/generate_reference.py
 
 test: setup check  ## everything a submission must pass
-	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance
+	$(BIN)/pytest -n $(CORES) --dist loadgroup tests/spark tests --ignore tests/conformance --ignore tests/spark/processes
 	PYDANUBE_PURE=1 $(BIN)/pytest -n $(CORES) $(HOT_TESTS)
 	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest -n 4 tests/conformance/clients
+
+spark-processes: setup  ## what starts a Spark of its own for each test: the example, declarative pipelines, object stores
+	$(BIN)/pytest tests/spark/processes
 
 conformance: setup  ## the published clients and h2spec, with every toolchain that is present
 	$(BIN)/pytest -n 3 tests/conformance

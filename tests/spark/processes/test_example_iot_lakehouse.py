@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "iot_lakehouse"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "iot_lakehouse"
 DEVICES, HOURS = 40, 24
 SECONDS_MAX = 280
 
