@@ -48,7 +48,7 @@ reference: $(STAMP)  ## regenerate docs/reference from the code
 	$(BIN)/python tools/generate_reference.py
 
 test: setup check  ## everything a submission must pass
-	$(BIN)/pytest -n $(CORES) --dist loadgroup tests/spark tests --ignore tests/conformance --ignore tests/spark/processes
+	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance --ignore tests/spark/processes
 	PYDANUBE_PURE=1 $(BIN)/pytest -n $(CORES) $(HOT_TESTS)
 	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest -n 4 tests/conformance/clients
 

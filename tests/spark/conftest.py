@@ -1,4 +1,4 @@
-"""Spark tests: one session for all of them, on one worker; a broker in a process of its own for each module."""
+"""Spark tests: one session for all that a worker runs; a broker in a process of its own for each module."""
 
 import gc
 import sys
@@ -19,11 +19,9 @@ from pydanube.spark.session import SparkSettings, open_session  # noqa: E402
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
             # PySpark leaves the socket that a result came through to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 

@@ -1,7 +1,5 @@
 """`danube erase`: messages of a key taken out of history, with proof."""
 
-from typing import Any
-
 import click
 import msgspec
 
@@ -13,24 +11,9 @@ from pydanube.cli.maintenance_job import (
     maintenance_options,
     outcome_rows,
 )
+from pydanube.cli.named_value import NamedValue
 from pydanube.cli.tables import show_rows
 from pydanube.cli.topic_argument import topic_argument
-
-
-class NamedValue(click.ParamType[tuple[str, str]]):
-    """`name=value` of an attribute."""
-
-    name = "name=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        name, equals, text = str(value).partition("=")
-        if not equals or not name:
-            self.fail(f"{value!r} is no attribute: expected NAME=VALUE", param, ctx)
-        return name, text
 
 
 @click.command()
@@ -39,7 +22,7 @@ class NamedValue(click.ParamType[tuple[str, str]]):
 @click.option(
     "--where-attribute",
     "attributes",
-    type=NamedValue(),
+    type=NamedValue("attribute"),
     multiple=True,
     help="Messages with this attribute go too; may be repeated.",
 )

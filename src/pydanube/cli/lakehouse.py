@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pydanube.cli.lakehouse_options import Property, table_options
+from pydanube.cli.lakehouse_options import table_options
+from pydanube.cli.named_value import NamedValue
 from pydanube.cli.spark_options import SparkJob, spark_options
 from pydanube.cli.spark_progress import Say, status_line, tasks_shown
 from pydanube.cli.tables import output_option, show_done, show_facts, show_record, show_rows, time_text
@@ -72,7 +73,9 @@ def lakehouse() -> None:
     help="Of a new table: a column, or days(_append_time) and the like. May be given several times.",
 )  # fmt: skip
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order of rows in the files of a new table.")
-@click.option("--property", "properties", type=Property(), multiple=True, help="A property of a new table.")
+@click.option(
+    "--property", "properties", type=NamedValue("property"), multiple=True, help="A property of a new table."
+)
 @click.option(
     "--on-error", type=click.Choice(["quarantine", "fail"]), default="quarantine", show_default=True,
     help="What becomes of messages that do not fit the schema: into TABLE_quarantine, or stop.",

@@ -6,27 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pydanube.cli.admin_connection import Command
+from pydanube.cli.named_value import NamedValue
 
 if TYPE_CHECKING:
     from pydanube.spark.lakehouse.catalogs import TablePlace
 
 CATALOGS: Final = ("path", "hadoop", "rest", "sql", "hive", "glue", "session")
-
-
-class Property(click.ParamType[tuple[str, str]]):
-    """`name=value`."""
-
-    name = "name=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        name, equals, text = str(value).partition("=")
-        if not name or not equals:
-            self.fail(f"{value!r} is no property: expected NAME=VALUE", param, ctx)
-        return name, text
 
 
 def table_options(command: Command) -> Command:
@@ -64,7 +49,7 @@ def table_options(command: Command) -> Command:
     @click.option(
         "--catalog-property",
         "catalog_properties",
-        type=Property(),
+        type=NamedValue("property"),
         multiple=True,
         help="Another property of the catalog, as Iceberg names it. Secrets are better set as DANUBE_CATALOG_TOKEN, "
         "_CREDENTIAL, _USER and _PASSWORD.",

@@ -1,0 +1,24 @@
+"""NAME=VALUE on the command line."""
+
+from typing import Any
+
+import click
+
+
+class NamedValue(click.ParamType[tuple[str, str]]):
+    """`name=value` of what is named, for the error that says it is none."""
+
+    name = "name=value"
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        name, equals, text = str(value).partition("=")
+        if not name or not equals:
+            self.fail(f"{value!r} is no {self._what}: expected NAME=VALUE", param, ctx)
+        return name, text
