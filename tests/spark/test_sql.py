@@ -140,6 +140,8 @@ def test_following_prints_rows_as_they_come(spark: SparkSession, broker: BrokerP
 
 
 def test_the_session_that_is_there_is_used_if_it_has_what_is_needed(spark: SparkSession) -> None:
+    # PySpark takes the last session that made a frame for the active one.
+    spark.newSession().createDataFrame([(1,)], "number int")
     assert open_session(SparkSettings(libraries=["iceberg", "delta"])) is spark
     with pytest.raises(Rejected, match="opened without kafka: stop it first"):
         open_session(SparkSettings(libraries=["iceberg", "kafka"]))

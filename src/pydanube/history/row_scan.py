@@ -55,6 +55,7 @@ _SCHEMA_VERSION: Final = 0x48
 _ROUTING_KEY: Final = 0x52
 # Tags of MsgID and of an attribute.
 _PRODUCER_ID: Final = 0x08
+_TOPIC_NAME: Final = 0x12
 _BROKER_ADDR: Final = 0x1A
 _KEY: Final = 0x0A
 _VALUE: Final = 0x12
@@ -100,6 +101,8 @@ def _scan(
     texts = _Texts(data, starts)
     publish_times = np.minimum(_numbers(scan.found[_PUBLISH_TIME], count)[0], np.uint64(TIME_MS_MAX))
     in_ids = _of_ids(ids)
+    for found in in_ids[_TOPIC_NAME]:
+        texts.check(found)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(offsets),
@@ -122,7 +125,7 @@ def _scan(
 
 def _of_ids(ids: Sequence[tuple[Found, FieldScan]]) -> dict[int, list[Found]]:
     """What was found in msg_id fields, by message: a repeated msg_id overwrites field by field."""
-    merged: dict[int, list[Found]] = {_PRODUCER_ID: [], _BROKER_ADDR: []}
+    merged: dict[int, list[Found]] = {_PRODUCER_ID: [], _TOPIC_NAME: [], _BROKER_ADDR: []}
     for outer, inner in ids:
         for tag, all_found in merged.items():
             all_found += [
@@ -187,8 +190,16 @@ class _Texts:
     def column(
         self, found: Sequence[Found], *, absent_is_null: bool = False, empty_is_null: bool = False
     ) -> pa.Array:
+        if len(found) > 1:
+            for one in found:
+                # A field that comes twice counts once, but what it replaces must be text too.
+                self.check(one)
         binary = self.binary(found, absent_is_null=absent_is_null, empty_is_null=empty_is_null)
         return _as_text(binary, self._starts)
+
+    def check(self, found: Found) -> None:
+        """Refuse what is not UTF-8."""
+        _as_text(copied_bytes(self._data, found.starts, found.lengths), found.starts)
 
 
 def copied_bytes(

@@ -75,10 +75,10 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
         DanubeError: Spark did not start.
     """
     settings = settings or SparkSettings()
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        _must_have(active, settings)
-        return active
+    there = _session_that_is_there()
+    if there is not None:
+        _must_have(there, settings)
+        return there
     if settings.is_remote:
         return _connect(settings)
     scratch = Path(tempfile.mkdtemp(prefix="danube-spark-"))
@@ -87,6 +87,13 @@ def open_session(settings: SparkSettings | None = None) -> SparkSession:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _session_that_is_there() -> SparkSession | None:
+    if SparkContext._active_spark_context is None:
+        return SparkSession.getActiveSession()
+    # Not the active one: that is the last that made a frame, perhaps one that only a pipeline has.
+    return SparkSession.builder.getOrCreate()
 
 
 def installed_version() -> SparkVersion:

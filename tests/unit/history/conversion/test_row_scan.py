@@ -162,6 +162,9 @@ def test_messages_with_very_many_fields_are_read_like_the_others():
         (b"\x2a\x01\xff", "not UTF-8"),
         (b"\x3a\x03\x0a\x01\xff", "not UTF-8"),
         (b"\x12\x03\x1a\x01\xff", "not UTF-8"),
+        (b"\x12\x03\x12\x01\xff", "not UTF-8"),
+        (b"\x2a\x01\xff\x2a\x01a", "not UTF-8"),
+        (b"\x3a\x06\x0a\x01\xff\x0a\x01a", "not UTF-8"),
     ],
 )
 def test_what_is_no_message_is_refused_with_its_offset(damaged, why):
