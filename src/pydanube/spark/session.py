@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,9 @@ from pydanube.spark.worker_python import worker_python
 _UNRESOLVED: Final = re.compile(
     r"(?:unresolved dependency|download failed): (?P<group>[\w.-]+)#(?P<artifact>[\w.-]+);(?P<version>[\w.-]+)"
 )
+
+_SOCKET_DIR_LENGTH_MAX: Final = 50
+"""An address has about 100 bytes, of which Spark's name for a socket takes half."""
 
 # PySpark logs, as JSON on stderr, every error it raises: whoever catches it decides what is shown.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
@@ -151,7 +155,17 @@ def _config(settings: SparkSettings, plan: JarPlan, scratch: Path) -> dict[str, 
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     if settings.is_local:
-        config |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        config |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.python.daemon.module": "pydanube.spark.worker_daemon",
+        }
+        if hasattr(socket, "AF_UNIX") and len(str(temporary)) <= _SOCKET_DIR_LENGTH_MAX:
+            # Cheaper than TCP between Spark and its Python workers, and nobody else's to connect to.
+            config |= {
+                "spark.python.unix.domain.socket.enabled": "true",
+                "spark.python.unix.domain.socket.dir": str(temporary),
+            }
     return {**config, **plan.spark_config(), **settings.config}
 
 

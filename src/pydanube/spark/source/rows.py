@@ -12,7 +12,7 @@ from pydanube.spark.topics import TopicPart
 
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """Spark's timestamps reach no further."""
-BATCH_ROWS: Final = 65_536
+BATCH_ROWS: Final = 4096
 BATCH_BYTES: Final = 8 << 20
 """Small batches are joined until they have so much: each costs a hand-over to the JVM."""
 

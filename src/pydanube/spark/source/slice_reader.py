@@ -55,7 +55,9 @@ class SliceReader:
                     if not wanted or not keeps_group(self._narrowing, parquet.metadata, number):
                         continue
                     offset = group.start
-                    for batch in parquet.iter_batches(BATCH_ROWS, [number], make.stored_columns):
+                    for batch in parquet.iter_batches(
+                        BATCH_ROWS, [number], make.stored_columns, use_threads=False
+                    ):
                         first = max(wanted.start - offset, 0)
                         part = batch.slice(first, max(min(wanted.stop - offset, len(batch)) - first, 0))
                         offset += len(batch)
