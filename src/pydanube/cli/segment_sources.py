@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from pydanube.cli.storage_admin import StorageAdmin
+from pydanube.history.listed_segment import descriptor_of
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.errors import DanubeError, Rejected
 
@@ -55,12 +56,8 @@ class TopicSource:
     @classmethod
     async def open(cls, admin: StorageAdmin, topic: str, from_offset: int = 0) -> "TopicSource":
         """The segments that hold this offset or later ones, as they are now."""
-        fields = SegmentDescriptor.__struct_fields__
         listed = await admin.segments(topic, from_offset)
-        pieces = []
-        for each in listed:
-            descriptor = SegmentDescriptor(**{name: getattr(each, name) for name in fields})
-            pieces.append(Piece(each.segment_id, each.place, each.size, descriptor))
+        pieces = [Piece(each.segment_id, each.place, each.size, descriptor_of(each)) for each in listed]
         facts = await admin.describe(topic)
         sealed_end = listed[-1].end_offset + 1 if listed else facts.sealed_end
         return cls(admin, topic, pieces, range(sealed_end, facts.next_offset))

@@ -53,6 +53,8 @@ class StoredSegment:
     payload_bytes: int
     place: str
     """Where the file is: a path, or the address of an object."""
+    removed_messages: int | None = None
+    """Messages of which only the offset is left; None if that is not known."""
 
 
 class History:
@@ -115,6 +117,7 @@ def _segment(message: pb.Segment) -> StoredSegment:
         message.max_publish_ms,
         message.payload_bytes,
         message.place,
+        message.removed_messages if message.HasField("removed_messages") else None,
     )
 
 

@@ -69,7 +69,8 @@ def rewrite_segments(
             size = 0
             while tables.has_more and (not size or size + tables.next_bytes <= segment_bytes):
                 size += tables.next_bytes
-                writer.add(tables.take())
+                table = tables.take()
+                writer.add(table, removed=int(were_removed(table).sum()))
             done.files.append(writer.finish())
     return done
 

@@ -21,6 +21,7 @@ KEY_END_OFFSET: Final = "danube.end_offset"
 KEY_FORMAT: Final = "danube.format_version"
 KEY_CREATED: Final = "danube.created_ms"
 KEY_PAYLOAD_BYTES: Final = "danube.payload_bytes"
+KEY_REMOVED: Final = "danube.removed_messages"
 KEY_CHECKSUM: Final = "danube.checksum"
 """CRC-32C, in hexadecimal, of all bytes before the Parquet footer."""
 
@@ -50,6 +51,8 @@ class SegmentDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     max_publish_ms: int
     payload_bytes: int
     """Of all messages, not compressed."""
+    removed_messages: int | None = None
+    """Of which only the offset is left; None if it was made before they were counted."""
     etag: str = ""
 
     @property

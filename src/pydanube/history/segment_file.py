@@ -25,6 +25,7 @@ from pydanube.history.segment import (
     KEY_FORMAT,
     KEY_LEDGER,
     KEY_PAYLOAD_BYTES,
+    KEY_REMOVED,
     KEY_START_OFFSET,
     KEY_TOPIC,
     KEY_TOPIC_ID,
@@ -273,6 +274,7 @@ def _describe(file: _Opened) -> SegmentDescriptor:
         min_publish_ms=min(publish_ms)[0],
         max_publish_ms=max(high for _, high in publish_ms),
         payload_bytes=facts.number(KEY_PAYLOAD_BYTES),
+        removed_messages=facts.number(KEY_REMOVED) if facts.has(KEY_REMOVED) else None,
     )
 
 
@@ -366,6 +368,9 @@ class _Facts:
     def __init__(self, metadata: pq.FileMetaData, name: str) -> None:
         self._values: dict[bytes, bytes] = metadata.metadata or {}
         self._name = name
+
+    def has(self, key: str) -> bool:
+        return key.encode() in self._values
 
     def text(self, key: str) -> str:
         value = self._values.get(key.encode())

@@ -22,6 +22,7 @@ from pydanube.history.segment import (
     KEY_FORMAT,
     KEY_LEDGER,
     KEY_PAYLOAD_BYTES,
+    KEY_REMOVED,
     KEY_START_OFFSET,
     KEY_TOPIC,
     KEY_TOPIC_ID,
@@ -72,6 +73,7 @@ class SegmentWriter:
         self._file: _CheckedFile | None = None
         self._parquet: pq.ParquetWriter | None = None
         self._bounds = _Bounds()
+        self._removed = 0
 
     def __enter__(self) -> "SegmentWriter":
         return self
@@ -90,9 +92,10 @@ class SegmentWriter:
         """Bytes and messages that still fit into the row group; never none."""
         return self._row_group_bytes - self._waiting_bytes, ROW_GROUP_ROWS_MAX - self._waiting_rows
 
-    def add(self, table: pa.Table) -> None:
-        """Take the next messages; they are written once they fill a row group."""
+    def add(self, table: pa.Table, *, removed: int = 0) -> None:
+        """Take the next messages, of which so many were removed; they are written once they fill a row group."""
         self._bounds.include(table)
+        self._removed += removed
         self._waiting.append(table)
         self._waiting_bytes += table.nbytes
         self._waiting_rows += table.num_rows
@@ -115,6 +118,7 @@ class SegmentWriter:
             KEY_END_OFFSET: bounds.next_offset - 1,
             KEY_CREATED: self._created_ms,
             KEY_PAYLOAD_BYTES: bounds.payload_bytes,
+            KEY_REMOVED: self._removed,
             # Row groups are out when they are written, so the footer is all that is missing.
             KEY_CHECKSUM: f"{self._file.checksum:08x}",
         }
@@ -135,6 +139,7 @@ class SegmentWriter:
             min_publish_ms=bounds.publish_ms[0],
             max_publish_ms=bounds.publish_ms[1],
             payload_bytes=bounds.payload_bytes,
+            removed_messages=self._removed,
         )
         path = self._spool / name
         self._file.finish(path)

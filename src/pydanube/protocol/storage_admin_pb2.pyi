@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Segment(_message.Message):
-    __slots__ = ("segment_id", "topic_id", "epoch", "start_offset", "end_offset", "size", "checksum", "created_at", "min_append_ms", "max_append_ms", "min_publish_ms", "max_publish_ms", "payload_bytes", "etag", "place")
+    __slots__ = ("segment_id", "topic_id", "epoch", "start_offset", "end_offset", "size", "checksum", "created_at", "min_append_ms", "max_append_ms", "min_publish_ms", "max_publish_ms", "payload_bytes", "etag", "place", "removed_messages")
     SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class Segment(_message.Message):
     PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     segment_id: str
     topic_id: int
     epoch: int
@@ -38,7 +39,8 @@ class Segment(_message.Message):
     payload_bytes: int
     etag: str
     place: str
-    def __init__(self, segment_id: _Optional[str] = ..., topic_id: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., created_at: _Optional[int] = ..., min_append_ms: _Optional[int] = ..., max_append_ms: _Optional[int] = ..., min_publish_ms: _Optional[int] = ..., max_publish_ms: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., etag: _Optional[str] = ..., place: _Optional[str] = ...) -> None: ...
+    removed_messages: int
+    def __init__(self, segment_id: _Optional[str] = ..., topic_id: _Optional[int] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., created_at: _Optional[int] = ..., min_append_ms: _Optional[int] = ..., max_append_ms: _Optional[int] = ..., min_publish_ms: _Optional[int] = ..., max_publish_ms: _Optional[int] = ..., payload_bytes: _Optional[int] = ..., etag: _Optional[str] = ..., place: _Optional[str] = ..., removed_messages: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
     __slots__ = ("topic",)

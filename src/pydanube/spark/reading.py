@@ -98,10 +98,11 @@ def _from_files(
         stored = stored.where(F.col("offset") >= first.start)
     if last.segment is not None and last.segment.end_offset >= last.end:
         stored = stored.where(F.col("offset") < last.end)
-    removed = F.map_contains_key("attributes", REMOVED_ATTRIBUTE)
-    kept = stored.where(F.col("attributes").isNull() | ~removed)
+    if any(piece.segment is not None and piece.segment.may_have_removed for piece in pieces):
+        removed = F.map_contains_key("attributes", REMOVED_ATTRIBUTE)
+        stored = stored.where(F.col("attributes").isNull() | ~removed)
     constants = {"topic": F.lit(part.topic), "partition": F.lit(part.partition).cast("int")}
-    return kept.select(*(constants.get(name, F.col(name)).alias(name) for name in columns))
+    return stored.select(*(constants.get(name, F.col(name)).alias(name) for name in columns))
 
 
 def _from_source(

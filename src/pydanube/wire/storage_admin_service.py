@@ -6,6 +6,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from pydanube.broker.storage_control import StorageControl
+from pydanube.history.listed_segment import listed_segment
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.names import TopicName
 from pydanube.protocol import storage_admin_pb2 as pb
@@ -141,20 +142,4 @@ class StorageAdminService:
         return pb.DropCopiesResponse(runs=dropped.runs, replaced_files=dropped.replaced_files)
 
     def _segment(self, topic: TopicName, descriptor: SegmentDescriptor) -> pb.Segment:
-        return pb.Segment(
-            segment_id=descriptor.segment_id,
-            topic_id=descriptor.topic_id,
-            epoch=descriptor.epoch,
-            start_offset=descriptor.start_offset,
-            end_offset=descriptor.end_offset,
-            size=descriptor.size,
-            checksum=descriptor.checksum,
-            created_at=descriptor.created_at,
-            min_append_ms=descriptor.min_append_ms,
-            max_append_ms=descriptor.max_append_ms,
-            min_publish_ms=descriptor.min_publish_ms,
-            max_publish_ms=descriptor.max_publish_ms,
-            payload_bytes=descriptor.payload_bytes,
-            etag=descriptor.etag,
-            place=self._storage.place(topic, descriptor.segment_id),
-        )
+        return listed_segment(descriptor, self._storage.place(topic, descriptor.segment_id))

@@ -50,6 +50,13 @@ def test_removed_messages_are_left_out_also_when_attributes_are_not_asked_for() 
         ]
 
 
+def test_marks_are_not_looked_for_where_nothing_was_removed() -> None:
+    make = RowMaker(PART, ["offset"], may_have_removed=False)
+    assert make.stored_columns == ["offset"]
+    assert make.rows(batch(delivered(1)).select(["offset"])).column("offset").to_pylist() == [1]
+    assert RowMaker(PART, ["topic"], may_have_removed=False).stored_columns == ["offset"]
+
+
 def test_a_time_beyond_what_spark_can_express_becomes_its_last() -> None:
     rows = RowMaker(PART, ["publish_time"]).rows(batch(delivered(1), delivered(2, publish_ms=(1 << 63) - 1)))
     assert rows.column("publish_time").view(pa.int64()).to_pylist() == [5_000, ((1 << 63) - 1) // 1000 * 1000]

@@ -37,6 +37,7 @@ def descriptor(start: int, end: int) -> SegmentDescriptor:
         min_publish_ms=9,
         max_publish_ms=10,
         payload_bytes=99,
+        removed_messages=2,
         etag='"tag"',
     )
 

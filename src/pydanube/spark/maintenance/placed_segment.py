@@ -39,6 +39,7 @@ class PlacedSegment:
             own.max_publish_ms,
             own.payload_bytes,
             self.place,
+            own.removed_messages,
         )
 
 

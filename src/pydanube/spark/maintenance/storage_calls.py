@@ -12,6 +12,7 @@ from pydanube.client.history import error_of
 from pydanube.client.loop_thread import LoopThread
 from pydanube.client.tls import TLS
 from pydanube.client.unary_channel import CallFailed, UnaryChannel
+from pydanube.history.listed_segment import descriptor_of
 from pydanube.history.segment import SegmentDescriptor
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.protocol import storage_admin_pb2 as pb
@@ -124,5 +125,4 @@ class StorageCalls:
 
 
 def _placed(message: pb.Segment) -> PlacedSegment:
-    fields = {name: getattr(message, name) for name in SegmentDescriptor.__struct_fields__}
-    return PlacedSegment(SegmentDescriptor(**fields), message.place)
+    return PlacedSegment(descriptor_of(message), message.place)

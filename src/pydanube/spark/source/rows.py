@@ -20,12 +20,16 @@ BATCH_BYTES: Final = 8 << 20
 class RowMaker:
     """Makes the rows of one part."""
 
-    def __init__(self, part: TopicPart, columns: Sequence[str]) -> None:
+    def __init__(self, part: TopicPart, columns: Sequence[str], *, may_have_removed: bool = True) -> None:
         self.schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in columns])
         self.stored_columns = [name for name in columns if name not in ("topic", "partition")]
-        """To be read, `attributes` always with them: they say which messages are removed."""
-        if "attributes" not in self.stored_columns:
+        """To be read, with `attributes` if these have to say which messages are removed."""
+        self._may_have_removed = may_have_removed
+        if may_have_removed and "attributes" not in self.stored_columns:
             self.stored_columns.append("attributes")
+        if not self.stored_columns:
+            # Something has to say how many there are.
+            self.stored_columns.append("offset")
         self._constants = {
             "topic": pa.scalar(part.topic, MESSAGE_SCHEMA.field("topic").type),
             "partition": pa.scalar(part.partition, MESSAGE_SCHEMA.field("partition").type),
@@ -33,7 +37,8 @@ class RowMaker:
 
     def rows(self, stored: pa.RecordBatch) -> pa.RecordBatch:
         """Of stored or delivered messages, those that were not removed."""
-        stored = without_removed(stored)
+        if self._may_have_removed:
+            stored = without_removed(stored)
         count = stored.num_rows
         arrays = [
             pa.repeat(self._constants[field.name], count)

@@ -45,7 +45,7 @@ class SliceReader:
 
     def _from_segment(self, piece: Slice, segment: SegmentFile) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Each batch with the offset behind it."""
-        make = RowMaker(piece.part, self._columns)
+        make = RowMaker(piece.part, self._columns, may_have_removed=segment.may_have_removed)
         with open_segment(segment, self._options.store) as file:
             try:
                 parquet = pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)

@@ -27,6 +27,8 @@ class SegmentFile:
     max_append_ms: int
     min_publish_ms: int
     max_publish_ms: int
+    may_have_removed: bool
+    """Whether messages may be left out of which only the offset is left."""
 
     @classmethod
     def of(cls, stored: "StoredSegment") -> "SegmentFile":
@@ -40,6 +42,7 @@ class SegmentFile:
             stored.max_append_ms,
             stored.min_publish_ms,
             stored.max_publish_ms,
+            stored.removed_messages != 0,
         )
 
     @property

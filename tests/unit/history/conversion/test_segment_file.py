@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -14,11 +15,14 @@ from crc32c import crc32c
 
 from pydanube.history import segment_file, segment_writer
 from pydanube.history.columns import SEGMENT_SCHEMA
+from pydanube.history.listed_segment import descriptor_of, listed_segment
+from pydanube.history.rewriting import rewrite_segments
 from pydanube.history.segment import SegmentDescriptor, topic_id_of
 from pydanube.history.segment_file import read_facts, topic_of, verify_segment, write_segment
 from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
+from pydanube.protocol import storage_admin_pb2 as pb
 from pydanube.protocol.native.arrow import encode_payloads
 from pydanube.protocol.native.batch import ATTRIBUTES, PAYLOAD, ZSTD
 from pydanube.protocol.native.columns import encode_record_batch, schema_of
@@ -115,6 +119,7 @@ def test_the_descriptor_says_what_is_in_the_file(mixed):
         min_publish_ms=0,
         max_publish_ms=900,
         payload_bytes=14 + 100 * 50,
+        removed_messages=0,
     )
 
 
@@ -395,3 +400,31 @@ def test_verifying_looks_at_every_offset(mixed, tmp_path):
 def test_facts_are_read_in_pieces(mixed, monkeypatch):
     monkeypatch.setattr(segment_file, "CHECK_BYTES", 100)
     assert read_facts(mixed.path) == mixed.descriptor
+
+
+def test_a_segment_made_anew_tells_how_many_messages_were_removed_from_it(mixed, tmp_path):
+    spool = tmp_path / "anew"
+    spool.mkdir()
+    sources = [(Path(mixed.path), mixed.descriptor)]
+    chosen = np.array([3, 5, 90])
+    (first,) = rewrite_segments(
+        sources,
+        spool,
+        created_ms=1,
+        segment_bytes=1 << 30,
+        choose=lambda table: np.isin(table.column("offset").to_numpy(), chosen),
+        why="erased",
+    ).files
+    assert first.descriptor.removed_messages == 3
+    assert read_facts(first.path) == first.descriptor
+    (second,) = rewrite_segments(
+        [(Path(first.path), first.descriptor)], spool, created_ms=2, segment_bytes=1 << 30
+    ).files
+    assert second.descriptor.removed_messages == 3
+
+
+@pytest.mark.parametrize("removed", [None, 0, 3])
+def test_a_descriptor_stays_what_it_is_on_its_way_through_a_service(mixed, removed):
+    descriptor = msgspec.structs.replace(mixed.descriptor, removed_messages=removed, etag="e")
+    listed = pb.Segment.FromString(listed_segment(descriptor, "/somewhere").SerializeToString())
+    assert (descriptor_of(listed), listed.place) == (descriptor, "/somewhere")
