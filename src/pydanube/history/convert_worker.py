@@ -14,14 +14,6 @@ from queue import Queue
 from threading import Thread
 from typing import BinaryIO
 
-import msgspec
-import pyarrow as pa
-
-from pydanube.history.convert_job import CheckJob, ConvertAnswer, ConvertFailure, ConvertJob
-from pydanube.history.segment_file import write_segment
-from pydanube.history.segment_import import check_files
-from pydanube.kernel.errors import DanubeError, ErrorCode
-
 NICENESS = 10
 """The kernel makes the priority of disk accesses follow from it."""
 
@@ -30,13 +22,14 @@ def main() -> None:
     _give_way()
     # The interrupt key reaches every process of a terminal, but when to end is the broker's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
+    # Loading this is half a second of a core, which the broker may want: not before giving way.
+    from pydanube.history.convert_answer import answered  # noqa: PLC0415
+
     answers = _claim_output()
     lines: Queue[bytes] = Queue(maxsize=1)
     Thread(target=_read_lines, args=(lines,), daemon=True).start()
     while True:
-        answers.write(msgspec.json.encode(_answer(lines.get())) + b"\n")
+        answers.write(answered(lines.get()))
         answers.flush()
 
 
@@ -63,24 +56,6 @@ def _read_lines(lines: Queue[bytes]) -> None:
         lines.put(line)
     # At once, in the middle of a job too: what it leaves behind has no name that counts.
     os._exit(0)
-
-
-def _answer(line: bytes) -> ConvertAnswer:
-    try:
-        job = msgspec.json.decode(line, type=ConvertJob | CheckJob)
-        if isinstance(job, CheckJob):
-            return ConvertAnswer(checked=check_files(job))
-        return ConvertAnswer(converted=write_segment(job))
-    except DanubeError as error:
-        return _failure(type(error).__name__, error.code, error.text)
-    except Exception as error:
-        # A bug, or memory that was not to be had. The next job may well be done.
-        sys.excepthook(type(error), error, error.__traceback__)
-        return _failure("DanubeError", ErrorCode.INTERNAL, f"the converter failed: {error!r}")
-
-
-def _failure(kind: str, code: ErrorCode, text: str) -> ConvertAnswer:
-    return ConvertAnswer(failure=ConvertFailure(kind=kind, code=code.number, text=text))
 
 
 if __name__ == "__main__":
