@@ -3,6 +3,7 @@
 Called from threads, never from the event loop.
 """
 
+import ctypes
 import fcntl
 import os
 from collections.abc import Sequence
@@ -18,6 +19,11 @@ JOINED_BYTES_MAX = 32 * 1024
 """Buffers up to this size are joined before a write; larger ones are not worth a copy."""
 
 _ZEROS = bytes(1 << 20)
+
+_fallocate = ctypes.CDLL(None).fallocate
+_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_PUNCH_HOLE = 0x01 | 0x02
+"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of Linux."""
 
 
 class Disk(Protocol):
@@ -42,6 +48,10 @@ class Disk(Protocol):
         ...
 
     def fdatasync(self, fd: int) -> None: ...
+
+    def discard(self, fd: int, position: int, size: int) -> None:
+        """Let these bytes read as zeros, and give back the space they take if the file system can."""
+        ...
 
     def allocate(self, fd: int, size: int) -> None:
         """Give the file exactly `size` bytes that are really there, so that overwriting needs no space."""
@@ -101,6 +111,13 @@ class LocalDisk:
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
+
+    def discard(self, fd: int, position: int, size: int) -> None:
+        if _fallocate(fd, _PUNCH_HOLE, position, size) == 0:
+            return
+        size = min(size, os.fstat(fd).st_size - position)
+        for start in range(0, size, len(_ZEROS)):
+            os.pwritev(fd, [memoryview(_ZEROS)[: min(len(_ZEROS), size - start)]], position + start)
 
     def allocate(self, fd: int, size: int) -> None:
         # Reserve first, so that a full disk is told before anything is written. Then write: syncing

@@ -118,6 +118,11 @@ class MemoryDisk:
         with self._call("fdatasync", None):
             self._open[fd].sync()
 
+    def discard(self, fd: int, position: int, size: int) -> None:
+        with self._call("discard", None):
+            file = self._open[fd]
+            file.write(position, bytes(max(0, min(size, len(file.data) - position))))
+
     def allocate(self, fd: int, size: int) -> None:
         with self._call("allocate", None):
             file = self._open[fd]

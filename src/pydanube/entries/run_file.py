@@ -38,11 +38,11 @@ _MAGIC = b"DRUN"
 _END_MAGIC = b"NURD"
 
 
-class RunDescriptor(msgspec.Struct, frozen=True, kw_only=True):
+class RunDescriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One immutable run. It exists for readers once its descriptor is stored."""
 
     run_id: str
-    """Name of the file."""
+    """Name of the file, unless it is in a bundle."""
     topic_id: int
     epoch: int
     start_offset: int
@@ -56,6 +56,10 @@ class RunDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     min_append_ms: int
     max_append_ms: int
     entry_count: int
+    bundle: str = ""
+    """Name of the file it shares with runs of other topics, if it has none of its own."""
+    position: int = 0
+    """Where in its file it begins."""
 
     @property
     def next_offset(self) -> int:

@@ -102,6 +102,10 @@ class Catalogue:
         self._metadata = metadata
         self._deletions = f"/storage/deletions/{broker_id}"
 
+    async def add_runs(self, runs: Sequence[tuple[TopicName, RunDescriptor]]) -> None:
+        """Make runs of many topics known, all of them or none; as many as one transaction takes."""
+        await self._metadata.transact([], [self.runs.put(topic, run) for topic, run in runs])
+
     async def replace(
         self,
         topic: TopicName,

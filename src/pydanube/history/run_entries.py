@@ -92,13 +92,15 @@ def read_entries(source: RunSource, *, bytes_wanted: int) -> Iterator[Entries]:
     try:
         file = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield from _read_open(file, source.descriptor, bytes_wanted)
+            yield from _read_open(_OpenRun(file, source.descriptor), bytes_wanted)
         finally:
             os.close(file)
     except FileNotFoundError as error:
         raise _corrupt(source, "it is missing") from error
     except (DamagedRunError, DamagedEntryError) as error:
-        raise _corrupt(source, f"{error.why} at byte {error.position}") from error
+        raise _corrupt(
+            source, f"{error.why} at byte {source.descriptor.position + error.position}"
+        ) from error
     except OSError as error:
         raise Unavailable(
             f"run {source.path} cannot be read: {error.strerror or error}: see to the disk, it is tried again",
@@ -113,17 +115,54 @@ def _corrupt(source: RunSource, why: str) -> Corrupt:
     )
 
 
-def _read_open(file: int, descriptor: RunDescriptor, bytes_wanted: int) -> Iterator[Entries]:
-    _check_bytes(file, descriptor)
-    check_header(_read(file, 0, HEADER_BYTES), descriptor)
-    index = _read_index(file, descriptor.size)
+class _OpenRun:
+    """The bytes of one run in a file that is open; positions are those in the run."""
+
+    def __init__(self, file: int, descriptor: RunDescriptor) -> None:
+        self.descriptor = descriptor
+        self._file = file
+
+    def read(self, position: int, size: int) -> bytes:
+        data = os.pread(self._file, size, self.descriptor.position + position)
+        if len(data) != size:
+            raise DamagedRunError(position + len(data), "the run is cut short")
+        return data
+
+    def size(self) -> int:
+        """How much of it there is: more than its size if something follows that does not belong into its file."""
+        behind = os.fstat(self._file).st_size - self.descriptor.position
+        return min(behind, self.descriptor.size) if self.descriptor.bundle else behind
+
+    def checksum(self) -> str:
+        piece = memoryview(bytearray(CHECK_BYTES))
+        checksum = done = 0
+        while done < self.descriptor.size:
+            part = piece[: self.descriptor.size - done]
+            read = os.preadv(self._file, [part], self.descriptor.position + done)
+            if not read:
+                break
+            checksum = crc32c(part[:read], checksum)
+            done += read
+        return f"{checksum:08x}"
+
+    def index(self) -> RunIndex:
+        size = self.descriptor.size
+        position, length, crc = decode_footer(self.read(max(footer_position(size), 0), FOOTER_BYTES), size)
+        return decode_index(self.read(position, length), position, crc)
+
+
+def _read_open(run: _OpenRun, bytes_wanted: int) -> Iterator[Entries]:
+    descriptor = run.descriptor
+    _check_bytes(run)
+    check_header(run.read(0, HEADER_BYTES), descriptor)
+    index = run.index()
     edges = np.array([*index.positions, index.end], np.int64)
     offset = descriptor.start_offset
     count = 0
     first = 0
     while first < len(index.positions):
         end = max(int(np.searchsorted(edges, edges[first] + bytes_wanted, "right")) - 1, first + 1)
-        entries = _entries_between(file, edges[first : end + 1], descriptor.topic_id, offset)
+        entries = _entries_between(run, edges[first : end + 1], descriptor.topic_id, offset)
         offset = int(entries.bases[-1] + entries.messages[-1])
         count += len(entries)
         first = end
@@ -135,42 +174,27 @@ def _read_open(file: int, descriptor: RunDescriptor, bytes_wanted: int) -> Itera
         )
 
 
-def _check_bytes(file: int, descriptor: RunDescriptor) -> None:
-    """Compare size and checksum of the whole file; what differs is then looked for entry by entry."""
-    size = os.fstat(file).st_size
+def _check_bytes(run: _OpenRun) -> None:
+    """Compare size and checksum of the whole run; what differs is then looked for entry by entry."""
+    descriptor = run.descriptor
+    size = run.size()
     if size != descriptor.size:
         raise DamagedRunError(min(size, descriptor.size), f"{size} bytes instead of {descriptor.size} end")
-    piece = memoryview(bytearray(CHECK_BYTES))
-    checksum = 0
-    while read := os.readv(file, [piece]):
-        checksum = crc32c(piece[:read], checksum)
-    if f"{checksum:08x}" == descriptor.checksum:
+    checksum = run.checksum()
+    if checksum == descriptor.checksum:
         return
-    check_header(_read(file, 0, HEADER_BYTES), descriptor)
-    index = _read_index(file, size)
-    for _ in iterate_entries(_read(file, 0, index.end), HEADER_BYTES, index.end):
+    check_header(run.read(0, HEADER_BYTES), descriptor)
+    index = run.index()
+    for _ in iterate_entries(run.read(0, index.end), HEADER_BYTES, index.end):
         pass
-    raise DamagedRunError(0, f"bytes with checksum {checksum:08x} instead of {descriptor.checksum} begin")
+    raise DamagedRunError(0, f"bytes with checksum {checksum} instead of {descriptor.checksum} begin")
 
 
-def _read_index(file: int, size: int) -> RunIndex:
-    footer_at = max(footer_position(size), 0)
-    position, length, crc = decode_footer(_read(file, footer_at, FOOTER_BYTES), size)
-    return decode_index(_read(file, position, length), position, crc)
-
-
-def _read(file: int, position: int, size: int) -> bytes:
-    data = os.pread(file, size, position)
-    if len(data) != size:
-        raise DamagedRunError(position + len(data), "the run is cut short")
-    return data
-
-
-def _entries_between(file: int, edges: IntArray, topic_id: int, offset: int) -> Entries:
+def _entries_between(run: _OpenRun, edges: IntArray, topic_id: int, offset: int) -> Entries:
     """The entries in the stretches between these positions, of which each begins an entry; the last ends one."""
     base = int(edges[0])
     # Index and footer follow the entries, so there always is something to spare.
-    data = ScannedBytes(_read(file, base, int(edges[-1]) - base + SPARE_BYTES))
+    data = ScannedBytes(run.read(base, int(edges[-1]) - base + SPARE_BYTES))
     heads_at = _chained(data, edges[:-1] - base, edges[1:] - base, base)
     # Plain bytes are copied far faster than what has fields.
     headers = _at_every_byte(data, np.dtype(f"V{ENTRY_HEADER_BYTES}"))[heads_at].view(_ENTRY_HEADER)

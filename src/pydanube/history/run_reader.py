@@ -64,7 +64,7 @@ class RunReader:
             if found:
                 return offset
         raise Corrupt(
-            f"run {self._store.place(self._topic, run.run_id)} has no entry of {run.max_append_ms} ms, but its "
+            f"run {self._store.place(self._topic, run)} has no entry of {run.max_append_ms} ms, but its "
             "descriptor says so: restore the metadata store or the run from a copy",
             ErrorCode.SEGMENT_CORRUPT,
         )
@@ -80,13 +80,13 @@ class RunReader:
             index = await self._index_of(run)
             start, end = index.window(offset, bytes_wanted)
             try:
-                return await self._store.read(self._topic, run.run_id, start, end - start, decode)
+                return await self._store.read(self._topic, run, start, end - start, decode)
             except DamagedEntryError as error:
                 raise DamagedRunError(start + error.position, error.why) from error
         except DamagedRunError as error:
             raise Corrupt(
-                f"run {self._store.place(self._topic, run.run_id)} is damaged at byte {error.position}: {error.why}; "
-                "restore it from a copy",
+                f"run {self._store.place(self._topic, run)} is damaged at byte {run.position + error.position}: "
+                f"{error.why}; restore it from a copy",
                 ErrorCode.SEGMENT_CORRUPT,
             ) from error
 
@@ -97,11 +97,11 @@ class RunReader:
             self._indexes.move_to_end(name)
             return index
         store, topic, size = self._store, self._topic, run.size
-        await store.read(topic, name, 0, HEADER_BYTES, partial(check_header, descriptor=run))
+        await store.read(topic, run, 0, HEADER_BYTES, partial(check_header, descriptor=run))
         footer = partial(decode_footer, size=size)
-        position, length, crc = await store.read(topic, name, footer_position(size), FOOTER_BYTES, footer)
+        position, length, crc = await store.read(topic, run, footer_position(size), FOOTER_BYTES, footer)
         index = await store.read(
-            topic, name, position, length, partial(decode_index, position=position, crc=crc)
+            topic, run, position, length, partial(decode_index, position=position, crc=crc)
         )
         self._indexes[name] = index
         while len(self._indexes) > INDEXES_KEPT_MAX:

@@ -327,7 +327,7 @@ class Tiering:
             ConvertJob(
                 topic=str(topic),
                 runs=tuple(
-                    RunSource(path=self._places.runs.place(topic, run.run_id), descriptor=run) for run in runs
+                    RunSource(path=self._places.runs.place(topic, run), descriptor=run) for run in runs
                 ),
                 spool=str(self._spool),
                 created_ms=self._clock.now_ms(),

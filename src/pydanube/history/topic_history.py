@@ -81,14 +81,23 @@ class TopicHistory:
 
         The file is whole and durable before the descriptor names it.
         """
-        start_offset = decode_header(heads[0]).base_offset
-        end = self.runs[-1].next_offset if self.runs else self.sealed_end
-        if start_offset < end:
+        if self.has_staged(heads):
             return
         buffers, descriptor = await asyncio.to_thread(encode_run, heads, bodies, created_ms=created_ms)
-        assert start_offset == end, "a gap between runs"
         await self._places.runs.write(self.topic, descriptor.run_id, buffers)
         await self._places.catalogue.runs.add(self.topic, descriptor)
+        self.add_run(descriptor)
+
+    def has_staged(self, heads: Sequence[bytes]) -> bool:
+        """Whether the entries with these headers are in a run already; if not, they are what comes next."""
+        start_offset = decode_header(heads[0]).base_offset
+        end = self.runs[-1].next_offset if self.runs else self.sealed_end
+        assert start_offset <= end, "a gap between runs"
+        return start_offset < end
+
+    def add_run(self, descriptor: RunDescriptor) -> None:
+        """The run is whole and durable, and so is its descriptor."""
+        self._places.runs.hold(descriptor)
         self.runs.append(descriptor)
         self._count_waiting()
 
@@ -157,7 +166,7 @@ class TopicHistory:
             self.runs.remove(run)
         self._run_reader.forget(run)
         self._damaged_copies.discard(run.run_id)
-        await self._places.runs.delete(self.topic, run.run_id)
+        await self._places.runs.delete(self.topic, run)
 
     @property
     def deletion(self) -> Put:
@@ -183,7 +192,7 @@ class TopicHistory:
 
     # Reading.
 
-    async def read(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row]:
+    async def read(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
         """Rows from the one that holds `offset` on, out of the unit that holds it; checked.
 
         Raises:
@@ -252,9 +261,10 @@ async def delete_history(places: Places, topic: TopicName, topic_id: int) -> Non
     for run in await places.catalogue.runs.list(topic):
         if run.topic_id == topic_id:
             await places.catalogue.runs.remove(topic, run)
+            await places.runs.delete(topic, run)
     for name in await places.runs.list(topic):
         if belongs_to(name, topic_id):
-            await places.runs.delete(topic, name)
+            await places.runs.delete_file(topic, name)
     await places.runs.delete_topic(topic)
     for segment in await places.catalogue.segments.list(topic):
         if segment.topic_id == topic_id:
@@ -285,6 +295,8 @@ async def open_history(
     """
     known_segments = await places.catalogue.segments.list(topic)
     known_runs = await places.catalogue.runs.list(topic)
+    for run in known_runs:
+        places.runs.hold(run)
     known: list[Unit] = [*known_segments, *known_runs]
     own = [unit for unit in known if unit.topic_id == topic_id]
     if is_new and own:
@@ -301,6 +313,7 @@ async def open_history(
     for run in known_runs:
         if run not in runs:
             await places.catalogue.runs.remove(topic, run)
+            await places.runs.delete(topic, run)
     for segment in known_segments:
         if segment not in segments:
             await places.catalogue.segments.remove(topic, segment)
@@ -309,7 +322,7 @@ async def open_history(
     for name in await places.runs.list(topic):
         if name not in names:
             logger.info("orphan run removed topic=%s run=%s", topic, name)
-            await places.runs.delete(topic, name)
+            await places.runs.delete_file(topic, name)
     return history
 
 

@@ -130,7 +130,7 @@ class Journal:
         )
         return cls(
             queue,
-            Stager(queue, files, clock, on_step),
+            Stager(queue, files, places, clock, on_step),
             reports=reports,
             places=places,
             deletions=await catalogue.deletions(),
@@ -235,6 +235,7 @@ class Journal:
         dead = list(self._queue.recovered)
         for topic_id in dead:
             self._queue.add_state(encode_topic_drop(topic_id, self._drop(topic_id)))
+        await self.places.runs.sweep_bundles()
         self._stager.start()
         return dead
 

@@ -7,9 +7,12 @@ released. A crash in between repeats the file after restart; runs that exist alr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
 
+from pydanube.entries import bundle
+from pydanube.history.bundling import Part, stage_together
+from pydanube.history.places import Places
 from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError
 from pydanube.log.commit import CommitQueue
@@ -19,9 +22,16 @@ from pydanube.log.topic_log import TopicLog
 
 logger = logging.getLogger("pydanube.log")
 
+BUNDLED_BYTES_MAX = 1 << 20
+"""What a topic has in a journal file goes into a bundle up to here, if enough others have as little."""
+BUNDLED_TOPICS_MIN = 16
+BUNDLE_BYTES = 16 << 20
+"""A bundle is closed once it is that long: its topics cannot be changed while it is written."""
 TOPICS_AT_ONCE_MAX = 8
 """Runs written at the same time: their syncs share the file system's own commits."""
 RETRY_SECONDS_MAX = 30.0
+
+Work = tuple[TopicLog, Chunk]
 
 
 class Stager:
@@ -31,12 +41,14 @@ class Stager:
         self,
         queue: CommitQueue,
         directory: JournalDirectory,
+        places: Places,
         clock: Clock,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> None:
         """`on_step` is told "staged" for each run and "journal_released" for each file."""
         self._queue = queue
         self._directory = directory
+        self._places = places
         self._clock = clock
         self._on_step = on_step
         self._wake = asyncio.Event()
@@ -125,9 +137,15 @@ class Stager:
             for chunk in log.tail.chunks
             if chunk.file_sequence == file_sequence and chunk.bases and not chunk.staged
         ]
+        small = [item for item in work if item[1].memory_bytes <= BUNDLED_BYTES_MAX]
+        alone = [item for item in work if item[1].memory_bytes > BUNDLED_BYTES_MAX]
+        if len(small) < BUNDLED_TOPICS_MIN:
+            small, alone = [], work
         gate = asyncio.Semaphore(TOPICS_AT_ONCE_MAX)
         results = await asyncio.gather(
-            *(self._stage_chunk(log, chunk, gate) for log, chunk in work), return_exceptions=True
+            *(self._stage_chunk(log, chunk, gate) for log, chunk in alone),
+            self._stage_bundles(small),
+            return_exceptions=True,
         )
         for result in results:
             if isinstance(result, BaseException):
@@ -139,10 +157,34 @@ class Stager:
             if self._stopping:
                 return False
             if await log.stage(chunk, created_ms=self._clock.now_ms()):
-                self._on_step("staged")
-                self._queue.free(chunk.memory_bytes)
-                self._keep_in_cache(log, chunk)
+                self._staged(log, chunk)
             return True
+
+    async def _stage_bundles(self, work: list[Work]) -> bool:
+        """One after the other: each is written past the page cache, through the same memory."""
+        for group in _bundles(work):
+            if self._stopping:
+                return False
+            async with AsyncExitStack() as stack:
+                for log, _ in group:
+                    await stack.enter_async_context(log.history.change)
+                parts = [
+                    Part(log.history, chunk.heads, chunk.bodies)
+                    for log, chunk in group
+                    if not log.history.is_deleted
+                ]
+                await stage_together(self._places, parts, created_ms=self._clock.now_ms())
+                for log, chunk in group:
+                    chunk.staged = not log.history.is_deleted
+            for log, chunk in group:
+                if chunk.staged:
+                    self._staged(log, chunk)
+        return True
+
+    def _staged(self, log: TopicLog, chunk: Chunk) -> None:
+        self._on_step("staged")
+        self._queue.free(chunk.memory_bytes)
+        self._keep_in_cache(log, chunk)
 
     def _keep_in_cache(self, log: TopicLog, chunk: Chunk) -> None:
         self._cached.append((log, chunk))
@@ -151,3 +193,17 @@ class Stager:
             oldest_log, oldest = self._cached.popleft()
             self._cached_bytes -= oldest.memory_bytes
             oldest_log.tail.forget(oldest)
+
+
+def _bundles(work: list[Work]) -> Iterator[list[Work]]:
+    """The work in parts that make a bundle each."""
+    group: list[Work] = []
+    size = 0
+    for log, chunk in work:
+        group.append((log, chunk))
+        size += chunk.memory_bytes
+        if size >= BUNDLE_BYTES or len(group) == bundle.RUNS_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

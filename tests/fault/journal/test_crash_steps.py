@@ -14,9 +14,12 @@ import pytest
 from pydanube.kernel.errors import DanubeError
 from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import Retention
+from pydanube.log.staging import BUNDLED_TOPICS_MIN
 from pydanube.metadata import MemoryStore
 
 OTHER = TopicName("default", "payments")
+CROWD = [TopicName("default", f"crowd-{number}") for number in range(BUNDLED_TOPICS_MIN - 2)]
+"""With them runs share files."""
 
 
 class DeathError(OSError):
@@ -36,6 +39,10 @@ class MortalStore(MemoryStore):
         self._count("delete")
         return await super().delete(key, **options)
 
+    async def transact(self, compares, writes):
+        self._count("transact")
+        return await super().transact(compares, writes)
+
     def _count(self, call):
         try:
             self.step(call, None)
@@ -46,7 +53,8 @@ class MortalStore(MemoryStore):
 class Story:
     """What was promised so far."""
 
-    def __init__(self):
+    def __init__(self, crowd=()):
+        self.crowd = crowd
         self.acknowledged = []
         self.cursor = 0
         self.moved_to = None
@@ -59,11 +67,14 @@ class Story:
         workshop.disk.before = workshop.metadata.step = steps
         journal, log = await workshop.open()
         other = await journal.open_topic(2, OTHER)
+        crowd = [await journal.open_topic(number, name) for number, name in enumerate(self.crowd, 3)]
         for round_ in range(3):
             for number in range(2):
                 body = b"%d.%d" % (round_, number)
                 await self.append(workshop, log, body)
                 await workshop.append(other, [body])
+            for each in crowd:
+                await workshop.append(each, [b"%d" % round_])
             log.save_cursor("billing", log.committed_end)
             await journal.stage_now()
             self.cursor = log.committed_end
@@ -144,10 +155,10 @@ def check_producers(log, story):
         assert log.sequence_of(8) <= max(0, log.committed_end - 6)
 
 
-async def steps_of_the_story(make):
+async def steps_of_the_story(make, crowd):
     workshop = make()
     step, counted = count_steps_until(10**9)
-    await Story().tell(workshop, step)
+    await Story(crowd).tell(workshop, step)
     return counted()
 
 
@@ -170,11 +181,12 @@ def make(workshop):
 
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("power", ["stays", "goes"])
-async def test_an_end_at_any_step_loses_nothing_acknowledged(make, part, power):
-    total = await steps_of_the_story(make)
+@pytest.mark.parametrize("crowd", [(), CROWD], ids=["two topics", "a crowd"])
+async def test_an_end_at_any_step_loses_nothing_acknowledged(make, part, power, crowd):
+    total = await steps_of_the_story(make, crowd)
     assert total > 60
     for limit in range(part, total, 8):
-        workshop, story = make(), Story()
+        workshop, story = make(), Story(crowd)
         step, _ = count_steps_until(limit)
         with suppress(DeathError, DanubeError, asyncio.CancelledError):
             await story.tell(workshop, step)

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pydanube.entries.disk import Buffer, LocalDisk
+from pydanube.entries.entry import Kind, encode_header
+from pydanube.entries.run_file import encode_run
 from pydanube.entries.run_store import BLOCK_BYTES, BLOCKS_BYTES, PAST_CACHE_BYTES_MIN, LocalRunStore
 from pydanube.kernel.names import TopicName
 
@@ -37,7 +40,9 @@ class Watched:
 
 
 async def read_back(store: LocalRunStore, size: int) -> bytes:
-    return await store.read(TOPIC, "s", 0, size, lambda data: data)
+    _, run = encode_run([encode_header(Kind.ROW, b"x", 1, 1, 0, 0, 0, 7, 1, 0)], [b"x"], created_ms=7)
+    named = msgspec.structs.replace(run, run_id="s")
+    return await store.read(TOPIC, named, 0, size, lambda data: data)
 
 
 @pytest.mark.parametrize(
