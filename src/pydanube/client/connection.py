@@ -209,14 +209,20 @@ class Connection(asyncio.Protocol):
             del self._requests[number]
 
     def send(self, kind: int, channel: int, request: int, body: bytes) -> None:
-        self.write(frame_header(kind, channel, request, len(body)), body)
+        self.write(frame_header(kind, channel, request, len(body)), [body], len(body))
 
-    def write(self, header: bytes, body: bytes) -> None:
-        """Put a frame into this tick's write."""
-        if not self._outbox:
+    def write(self, header: bytes, parts: list[bytes], size: int) -> None:
+        """Put a frame, whose body is these parts of `size` bytes, into this tick's write."""
+        outbox = self._outbox
+        if not outbox:
             self._loop.call_soon(self._flush)
-        self._outbox += (header, body)
-        self._outbox_bytes += len(header) + len(body)
+        outbox.append(header)
+        if self.address.tls and len(parts) > 1:
+            # Every part would be a TLS record of its own.
+            outbox.append(b"".join(parts))
+        else:
+            outbox += parts
+        self._outbox_bytes += len(header) + size
 
     def may_publish(self, channel: Channel, size: int) -> bool:
         """Whether a body of that size may go now; if not, the channel hears `writable` when to ask again."""

@@ -1,4 +1,7 @@
-"""Messages of an application as entry bodies: one as a row, several as a batch."""
+"""Messages of an application as entry bodies: one as a row, several as a batch.
+
+A body comes in parts, to be sent one after the other: nobody joins what the socket would take apart again.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
@@ -7,6 +10,7 @@ from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol import danube_pb2
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import batch as layout
+from pydanube.protocol.native.payload_batch import encode_payload_batch
 from pydanube.protocol.native.timing import (
     COMPACTION_KEY_ATTRIBUTE,
     DELIVER_AFTER_ATTRIBUTE,
@@ -50,7 +54,7 @@ class Common(NamedTuple):
     schema_version: int | None = None
 
 
-def encode_row(sender: Sender, payload: bytes, common: Common, compaction_key: bytes | None) -> bytes:
+def encode_row(sender: Sender, payload: bytes, common: Common, compaction_key: bytes | None) -> list[bytes]:
     """One message as a StreamMessage."""
     attributes = dict(common.attributes or ())
     deliver_at, deliver_after, ttl = common.timing
@@ -80,7 +84,14 @@ def encode_row(sender: Sender, payload: bytes, common: Common, compaction_key: b
             "split it, or store it elsewhere and send where it is",
             ErrorCode.MESSAGE_TOO_LARGE,
         )
-    return body
+    return [body]
+
+
+def encode_payloads(sender: Sender, payloads: list[bytes], common: Common, codec: Codec) -> list[bytes]:
+    """Several messages that share everything but their payloads, as a batch."""
+    if codec is None:
+        return encode_payload_batch(payloads, encode_head(sender, common).SerializeToString())
+    return encode_columns(sender, payloads, common, codec)
 
 
 def encode_columns(
@@ -95,7 +106,7 @@ def encode_columns(
     schema_ids: Sequence[int | None] | None = None,
     schema_versions: Sequence[int | None] | None = None,
     compaction_keys: Sequence[bytes | None] | None = None,
-) -> bytes:
+) -> list[bytes]:
     """Several messages as a batch."""
     # Here, because Arrow takes longer to load than a small program to run.
     from pydanube.protocol.native import arrow  # noqa: PLC0415
@@ -104,7 +115,7 @@ def encode_columns(
         versions = schema_versions or [None] * len(schema_ids)
         named = [_schema(sender, *each) for each in zip(schema_ids, versions, strict=True)]
         schema_ids, schema_versions = [each[0] for each in named], [each[1] for each in named]
-    return arrow.encode_payloads(
+    body = arrow.encode_payloads(
         payloads,
         encode_head(sender, common),
         codec=CODECS[codec],
@@ -115,6 +126,7 @@ def encode_columns(
         schema_versions=schema_versions,
         compaction_keys=compaction_keys,
     )
+    return [body]
 
 
 def encode_head(sender: Sender, common: Common) -> pb.BatchHead:

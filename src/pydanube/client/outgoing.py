@@ -6,7 +6,15 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from pydanube.client.encoding import Codec, Common, Sender, Timing, encode_columns, encode_row
+from pydanube.client.encoding import (
+    Codec,
+    Common,
+    Sender,
+    Timing,
+    encode_columns,
+    encode_payloads,
+    encode_row,
+)
 from pydanube.kernel.errors import DanubeError, Rejected
 from pydanube.protocol.native.batch import BATCH_MESSAGES_MAX
 
@@ -97,8 +105,8 @@ class Publish(ABC):
         self._on_unseen = on_unseen
 
     @abstractmethod
-    def encode(self, sender: Sender, codec: Codec) -> bytes:
-        """The entry body. Called again if it must be sent again, since the producer's id may have changed."""
+    def encode(self, sender: Sender, codec: Codec) -> list[bytes]:
+        """The entry body, in parts. Called again if it must be sent again, since the producer's id may have changed."""
 
     def succeeded(self, run: Run) -> None:
         self.run = run
@@ -248,7 +256,7 @@ class MessageBatch(Publish):
             self.is_hurried = True
             self._hurried(self)
 
-    def encode(self, sender: Sender, codec: Codec) -> bytes:
+    def encode(self, sender: Sender, codec: Codec) -> list[bytes]:
         extras = self._extras
         if len(self.payloads) == 1:
             only = extras[0] if extras is not None else NO_EXTRAS
@@ -263,7 +271,7 @@ class MessageBatch(Publish):
             return encode_row(sender, self.payloads[0], common, only.compaction_key)
         common = Common(publish_time=self.opened_ms, timing=self.timing)
         if extras is None:
-            return encode_columns(sender, self.payloads, common, codec)
+            return encode_payloads(sender, self.payloads, common, codec)
         keys, attributes, times, schema_ids, schema_versions, compaction_keys = zip(*extras, strict=True)
         if any(time is not None for time in times):
             times = tuple(self.opened_ms if time is None else time for time in times)
@@ -303,8 +311,10 @@ class PayloadRun(Publish):
         self._common = common
         self._compaction_key = compaction_key
 
-    def encode(self, sender: Sender, codec: Codec) -> bytes:
+    def encode(self, sender: Sender, codec: Codec) -> list[bytes]:
         if self.count == 1:
             return encode_row(sender, self._payloads[0], self._common, self._compaction_key)
-        compaction_keys = None if self._compaction_key is None else (self._compaction_key,) * self.count
+        if self._compaction_key is None:
+            return encode_payloads(sender, self._payloads, self._common, codec)
+        compaction_keys = (self._compaction_key,) * self.count
         return encode_columns(sender, self._payloads, self._common, codec, compaction_keys=compaction_keys)

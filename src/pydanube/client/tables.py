@@ -82,8 +82,9 @@ class TableRun(Publish):
         self._batch = batch
         self._common = common
 
-    def encode(self, sender: Sender, codec: Codec) -> bytes:
-        return arrow.encode_record_batch(self._batch, encode_head(sender, self._common), codec=CODECS[codec])
+    def encode(self, sender: Sender, codec: Codec) -> list[bytes]:
+        head = encode_head(sender, self._common)
+        return [arrow.encode_record_batch(self._batch, head, codec=CODECS[codec])]
 
 
 def _as_arrow(table: AnyTable) -> pa.Table:

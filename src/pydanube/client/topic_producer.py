@@ -193,17 +193,18 @@ class TopicProducer:
             if publish is None or not connection.may_publish(self, publish.size):
                 return
             try:
-                body = publish.encode(self._sender, self._options.batching.compression)
+                parts = publish.encode(self._sender, self._options.batching.compression)
             except Rejected as error:
                 self._settle([Failed(self._queue.drop(), error)])
                 continue
             request = connection.next_request()
             self._queue.sent(request)
-            publish.wire_bytes = len(body)
+            size = sum(map(len, parts))
+            publish.wire_bytes = size
             publish.sent_at = self._loop.time()
-            self._wire_bytes += len(body)
-            connection.publishing(len(body))
-            connection.write(publish_header(self._channel, request, publish.sequence, len(body)), body)
+            self._wire_bytes += size
+            connection.publishing(size)
+            connection.write(publish_header(self._channel, request, publish.sequence, size), parts, size)
             if self._answer_timer is None:
                 self._answer_timer = self._loop.call_later(self._cluster.timeout, self._check_answers)
 

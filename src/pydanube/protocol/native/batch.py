@@ -106,11 +106,19 @@ def encode_batch(
     Raises:
         Rejected: with MESSAGE_TOO_LARGE, when it exceeds a limit: send it as several batches.
     """
+    return b"".join((batch_front(head, codec, count, raw_bytes, columns), arrow))
+
+
+def batch_front(head: bytes, codec: int, count: int, raw_bytes: int, columns: int) -> bytes:
+    """What goes before the Arrow part of a batch.
+
+    Raises:
+        Rejected: with MESSAGE_TOO_LARGE, when it exceeds a limit: send it as several batches.
+    """
     problem = exceeded_limit(count, raw_bytes, len(head))
     if problem:
-        raise Rejected(f"batch too large: {problem}; send smaller ones", ErrorCode.MESSAGE_TOO_LARGE)
-    header = _HEADER.pack(0, BATCH_VERSION, codec, 0, count, raw_bytes, columns, len(head))
-    return b"".join((header, head, arrow))
+        raise too_large_batch(problem)
+    return _HEADER.pack(0, BATCH_VERSION, codec, 0, count, raw_bytes, columns, len(head)) + head
 
 
 def exceeded_limit(count: int, raw_bytes: int, head_bytes: int) -> str:
@@ -126,6 +134,10 @@ def exceeded_limit(count: int, raw_bytes: int, head_bytes: int) -> str:
             f"a head of {head_bytes} bytes for {count} messages is more than {SHARED_BYTES_MAX} bytes shared"
         )
     return ""
+
+
+def too_large_batch(problem: str) -> Rejected:
+    return Rejected(f"batch too large: {problem}; send smaller ones", ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def invalid_batch(why: str) -> Rejected:

@@ -1,5 +1,7 @@
 """What a batch's Arrow part must be before Arrow's own reader may see it: one plain record-batch message.
 
+The one that most batches have, a column of payloads, is written here too, byte for byte as Arrow writes it.
+
 Arrow's reader trusts more than a broker may: buffers compressed inside the message state how much memory to set aside,
 and metadata of its own can refer to one long text a million times. Neither is part of a batch, so the message's table
 (FlatBuffers: a table knows its fields by the offsets in its vtable) is walked here and both are refused.
@@ -8,7 +10,9 @@ and metadata of its own can refer to one long text a million times. Neither is p
 import struct
 from typing import Final
 
-from pydanube.protocol.native.batch import invalid_batch
+from librt.strings import BytesWriter, write_i32_le
+
+from pydanube.protocol.native.batch import BATCH_BYTES_MAX, invalid_batch, too_large_batch
 
 METADATA_BYTES_MAX: Final = 8 * 1024
 """Far more than all columns of a batch need."""
@@ -37,6 +41,16 @@ _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
 _I64_PAIR = struct.Struct("<qq")
 
+# A whole message of one binary column without nulls, up to its offsets: what Arrow's own writer makes of it. The tables
+# are the same for every such message, only lengths differ.
+_BINARY_MESSAGE = struct.Struct("<40sq24sq32sqqq8sqq")
+_MESSAGE_TABLE: Final = bytes.fromhex(
+    "ffffffff98000000 1400000000000000 0c00160006000500 08000c000c000000 0003040018000000"
+)
+_RECORD_BATCH_TABLE: Final = bytes.fromhex("00000a0018000c00 040008000a000000 4c00000010000000")
+_THREE_BUFFERS: Final = bytes.fromhex("0000000003000000") + bytes(24)
+_ONE_NODE: Final = bytes.fromhex("0000000001000000")
+
 
 class BinaryColumn:
     """Where the one column of a message lies in the bytes it was found in."""
@@ -48,6 +62,43 @@ class BinaryColumn:
         """Position of `count + 1` offsets, 32 bits each."""
         self.data_at: Final = data_at
         self.data_bytes: Final = data_bytes
+
+
+def encode_binary_front(values: list[bytes]) -> tuple[bytes, int]:
+    """All of a message of one binary column that goes before the values, and the bytes of all values together.
+
+    Behind them the message is filled up to a multiple of eight.
+
+    Raises:
+        Rejected: with MESSAGE_TOO_LARGE.
+    """
+    offsets = BytesWriter()
+    write_i32_le(offsets, 0)
+    end = 0
+    for value in values:
+        end += len(value)
+        if end > BATCH_BYTES_MAX:
+            raise too_large_batch(f"payloads of more than {BATCH_BYTES_MAX} bytes")
+        write_i32_le(offsets, end)
+    count = len(values)
+    offsets_bytes = 4 * (count + 1)
+    if offsets_bytes % 8:
+        write_i32_le(offsets, 0)
+    values_at = len(offsets)
+    front = _BINARY_MESSAGE.pack(
+        _MESSAGE_TABLE,
+        values_at + end + -end % 8,
+        _RECORD_BATCH_TABLE,
+        count,
+        _THREE_BUFFERS,
+        offsets_bytes,
+        values_at,
+        end,
+        _ONE_NODE,
+        count,
+        0,
+    )
+    return front + offsets.getvalue(), end
 
 
 def binary_column(body: bytes, start: int, count: int) -> BinaryColumn:
