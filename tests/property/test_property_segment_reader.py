@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydanube.history.columns import SEGMENT_SCHEMA
@@ -17,7 +17,7 @@ from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import arrow
-from pydanube.protocol.native.batch import is_batch, message_count
+from pydanube.protocol.native.batch import is_batch, is_merged, message_count
 from pydanube.protocol.native.bodies import Item
 from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.timing import timing
@@ -105,6 +105,18 @@ def batch_bodies(draw: st.DrawFn) -> bytes:
 entry_lists = st.lists(st.builds(Entry, row_bodies() | batch_bodies(), times), min_size=1, max_size=8)
 
 
+@st.composite
+def row_runs(draw: st.DrawFn) -> list[Entry]:
+    """A few rows, over and over: enough of them to be worth a merged batch."""
+    some = draw(st.lists(st.builds(Entry, row_bodies(), times), min_size=1, max_size=4))
+    return some * draw(st.integers(1, 12))
+
+
+runs_of_rows = st.lists(row_runs() | entry_lists, min_size=1, max_size=3).map(
+    lambda runs: [entry for run in runs for entry in run]
+)
+
+
 @given(entry_lists, st.integers(0, 1 << 40), st.data())
 def test_a_reader_gets_the_messages_that_were_published(
     entries: list[Entry], first_offset: int, data: st.DataObject
@@ -148,6 +160,48 @@ def test_every_batch_is_one_a_broker_would_take(entries: list[Entry]) -> None:
     for _, body, _, is_timed in group.rows(0, messages_max=1 << 20, bytes_max=1 << 30):
         if is_batch(body):
             assert check_batch(body).is_timed == is_timed
+
+
+@settings(max_examples=60)
+@given(runs_of_rows, st.data())
+def test_merged_batches_hold_the_messages_that_were_published(
+    entries: list[Entry], data: st.DataObject
+) -> None:
+    group = RowGroup(_segment_columns(entries, 7), 7, TOPIC)
+    published = group.rows(7, messages_max=1 << 20, bytes_max=1 << 30)
+    skipped = data.draw(st.integers(0, group.next_offset - 8), label="skipped")
+    limits = {
+        "messages_max": data.draw(st.sampled_from([1, 20, 1000]), label="messages_max"),
+        "bytes_max": data.draw(st.sampled_from([0, 6000, 1 << 20]), label="bytes_max"),
+        "merged_max": data.draw(st.sampled_from([0, 16, 40, 1000]), label="merged_max"),
+    }
+    found: list[tuple[int, bytes, int, bool]] = []
+    offset = 7 + skipped
+    while offset < group.next_offset:
+        rows = group.rows(offset, **limits)
+        counts = [message_count(body) for _, body, _, _ in rows]
+        assert rows[0][0] == offset
+        assert sum(counts) <= limits["messages_max"]
+        assert len(rows) == 1 or sum([len(body) for _, body, _, _ in rows]) <= limits["bytes_max"]
+        merged = [row for row in rows if is_batch(row[1]) and is_merged(row[1])]
+        assert all(message_count(row[1]) <= limits["merged_max"] and not row[3] for row in merged)
+        found += rows
+        offset += sum(counts)
+    assert _messages(found) == _messages(published)[skipped:]
+    assert _delivered([row[:3] for row in found]) == _delivered([row[:3] for row in published])[skipped:]
+
+
+@settings(max_examples=30)
+@given(runs_of_rows, st.data())
+def test_a_part_of_a_merged_batch_is_that_part(entries: list[Entry], data: st.DataObject) -> None:
+    group = RowGroup(_segment_columns(entries, 0), 0, TOPIC)
+    for base, body, append_ms, _ in group.rows(0, messages_max=1 << 20, bytes_max=1 << 30, merged_max=4096):
+        count = message_count(body)
+        skip = data.draw(st.integers(0, count - 1))
+        meant = data.draw(st.integers(1, count - skip))
+        whole = _delivered([(base, body, append_ms)])
+        part = arrow.delivered_batch(Item(base, append_ms, skip, meant, 1, body), TOPIC)
+        assert _listed(part) == whole[skip : skip + meant]
 
 
 class Sealed(NamedTuple):
@@ -210,8 +264,10 @@ def _messages(rows: list[tuple[int, bytes, int, bool]]) -> list[tuple[Any, ...]]
     messages: list[tuple[Any, ...]] = []
     for base, body, append_ms, is_timed in rows:
         bodies = arrow.rows(body, TOPIC) if is_batch(body) else [body]
+        own = arrow.append_times(body, 0, len(bodies)) if is_batch(body) else None
+        times = own or [append_ms] * len(bodies)
         messages += [
-            (base + number, StreamMessage.FromString(one), append_ms, timing(body), is_timed)
+            (base + number, StreamMessage.FromString(one), times[number], timing(body), is_timed)
             for number, one in enumerate(bodies)
         ]
     return messages
@@ -220,13 +276,19 @@ def _messages(rows: list[tuple[int, bytes, int, bool]]) -> list[tuple[Any, ...]]
 def _delivered(entries: list[tuple[int, bytes, int]]) -> list[dict[str, Any]]:
     delivered: list[dict[str, Any]] = []
     for base, body, append_ms in entries:
-        batch = arrow.delivered_batch(Item(base, append_ms, 0, message_count(body), 1, body), TOPIC)
-        # A time beyond the year 9999 has no Python object.
-        for name in ("publish_time", "append_time"):
-            index = batch.schema.get_field_index(name)
-            batch = batch.set_column(index, name, batch.column(name).cast(pa.int64()))
-        delivered += [row | {"attributes": dict(row["attributes"] or ())} for row in batch.to_pylist()]
+        delivered += _listed(
+            arrow.delivered_batch(Item(base, append_ms, 0, message_count(body), 1, body), TOPIC)
+        )
     return delivered
+
+
+def _listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    assert batch.schema.equals(arrow.DELIVERED_SCHEMA)
+    # A time beyond the year 9999 has no Python object.
+    for name in ("publish_time", "append_time"):
+        index = batch.schema.get_field_index(name)
+        batch = batch.set_column(index, name, batch.column(name).cast(pa.int64()))
+    return [row | {"attributes": dict(row["attributes"] or ())} for row in batch.to_pylist()]
 
 
 def _segment_columns(entries: list[Entry], first_offset: int) -> pa.RecordBatch:

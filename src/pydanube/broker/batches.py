@@ -42,6 +42,15 @@ def batch_rows(body: bytes, topic: str, skip: int, count: int) -> list[bytes]:
     return arrow.rows(body, topic, skip, count)
 
 
+def timed_rows(body: bytes, topic: str, skip: int, count: int, append_ms: int) -> list[tuple[bytes, int]]:
+    """The same, each with its time of append: that of the entry, unless the batch was merged."""
+    from pydanube.protocol.native import arrow  # noqa: PLC0415
+
+    rows = arrow.rows(body, topic, skip, count)
+    times = arrow.append_times(body, skip, count)
+    return list(zip(rows, [append_ms] * len(rows) if times is None else times, strict=True))
+
+
 def batch_part(body: bytes, skip: int, count: int) -> bytes:
     """A batch of only these messages, for whoever is due a small part of a large one."""
     from pydanube.protocol.native import arrow  # noqa: PLC0415

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import structlog
 
 from pydanube.broker.agenda import Agenda
-from pydanube.broker.batches import batch_rows
+from pydanube.broker.batches import timed_rows
 from pydanube.broker.dead_letters import DeadLetter, DeadLetters
 from pydanube.broker.sessions import Consumer, Session
 from pydanube.broker.subscription import Subscription
@@ -78,6 +78,8 @@ class DurableSubscription(Subscription):
         )
         self._saved_cursor = cursor
         self._needs_key = kind is SubscriptionType.KEY_SHARED
+        self._has_one_active = kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+        self._is_paced = dispatch_rate > 0
         self._sessions: dict[int, Session] = {}
         self._takes_batches = False
         """Whether everybody who is attached can be sent a batch whole."""
@@ -140,6 +142,7 @@ class DurableSubscription(Subscription):
         self._agenda.add(self)
 
     def set_dispatch_rate(self, rate: int) -> None:
+        self._is_paced = rate > 0
         self.machine.set_dispatch_rate(rate)
         self._agenda.add(self)
 
@@ -237,11 +240,11 @@ class DurableSubscription(Subscription):
         """Put the messages of a batch, one by one, in front of what was read behind it."""
         base, body, append_ms, is_timed = row
         skip = self.machine.next_offset - base
-        messages = batch_rows(body, self._topic, skip, message_count(body) - skip)
+        messages = timed_rows(body, self._topic, skip, message_count(body) - skip, append_ms)
         self._ahead.extendleft(reversed(behind))
         self._ahead.extendleft(
             [
-                (base + skip + number, messages[number], append_ms, is_timed)
+                (base + skip + number, messages[number][0], messages[number][1], is_timed)
                 for number in range(len(messages) - 1, -1, -1)
             ]
         )
@@ -265,7 +268,10 @@ class DurableSubscription(Subscription):
         try:
             if self._takes_batches:
                 rows = await self._log.read_cold(
-                    offset, messages_max=BATCHES_AHEAD_MESSAGES_MAX, bytes_max=BATCHES_AHEAD_BYTES_MAX
+                    offset,
+                    messages_max=BATCHES_AHEAD_MESSAGES_MAX,
+                    bytes_max=BATCHES_AHEAD_BYTES_MAX,
+                    merged_max=self._merged_max(),
                 )
             else:
                 rows = await self._log.read_cold(
@@ -286,6 +292,12 @@ class DurableSubscription(Subscription):
         finally:
             self._reading = None
             self._agenda.add(self)
+
+    def _merged_max(self) -> int:
+        # Where several take turns, messages that came one by one are shared out one by one; at a set pace they leave so.
+        if not self._has_one_active or self._is_paced:
+            return 0
+        return min([session.outlet.merged_max for session in self._sessions.values()], default=0)
 
     # ── acting ──────────────────────────────────────────────────────────────────────────────────
 

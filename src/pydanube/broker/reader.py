@@ -110,7 +110,12 @@ class Reader:
     async def _read_cold(self) -> None:
         offset = self.next_offset
         try:
-            rows = await self._log.read_cold(offset, messages_max=READ_MESSAGES_MAX, bytes_max=READ_BYTES_MAX)
+            rows = await self._log.read_cold(
+                offset,
+                messages_max=READ_MESSAGES_MAX,
+                bytes_max=READ_BYTES_MAX,
+                merged_max=self._outlet.merged_max,
+            )
             self._ahead.extend(rows)
         except OffsetGone as gone:
             self.end(_gone(self.topic, offset, gone))

@@ -39,6 +39,8 @@ class Outlet(ABC):
 
     takes_batches = False
     """Whether a batch may be sent whole. If not, it is taken apart before it is dispatched."""
+    merged_max = 0
+    """Messages that came by themselves and may be sent to it as one batch with the columns of merged ones; 0: none."""
     unacked_max = 0
     """Messages this client may hold unacknowledged beside the subscription's window; 0: it lives within that."""
 

@@ -13,6 +13,7 @@ from pydanube.client.tls import TLS, Token, current
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
+from pydanube.protocol.native.batch import ALL_COLUMNS
 from pydanube.protocol.native.frames import Frame, FrameReader, frame_header
 
 WRITE_BYTES_MAX: Final = 1024 * 1024
@@ -114,6 +115,7 @@ class Connection(asyncio.Protocol):
             version_max=frames.VERSION,
             client=self._dialling.name,
             token=current(self._dialling.token),
+            batch_columns=ALL_COLUMNS,
         )
         body = await self.request(
             frames.HELLO, hello.SerializeToString(), answer=frames.WELCOME, what=f"greeting {self.address}"

@@ -23,12 +23,14 @@ class Origin:
 
     __slots__ = (
         "append_time_ms",
+        "append_times",
         "attempt",
         "attributes",
         "compaction_keys",
         "feed",
         "generation",
         "producer_name",
+        "producer_names",
         "publish_time_ms",
         "publish_times",
         "routing_key",
@@ -51,6 +53,8 @@ class Origin:
         self.attributes: dict[str, str] = {}
         self.schema_id: int | None = None
         self.schema_version: int | None = None
+        self.append_times: list[Any] | None = None
+        self.producer_names: list[Any] | None = None
         self.publish_times: list[Any] | None = None
         self.routing_keys: list[Any] | None = None
         self.row_attributes: list[Any] | None = None
@@ -114,7 +118,11 @@ class Message:
     @property
     def append_time_ms(self) -> int:
         """When the broker took it, Unix milliseconds."""
-        return self._origin.append_time_ms
+        origin = self._origin
+        time_ms: int = origin.append_time_ms
+        if origin.append_times is not None:
+            time_ms = origin.append_times[self._index]
+        return time_ms
 
     @property
     def append_time(self) -> datetime:
@@ -122,7 +130,11 @@ class Message:
 
     @property
     def producer_name(self) -> str:
-        return self._origin.producer_name
+        origin = self._origin
+        name: str = origin.producer_name
+        if origin.producer_names is not None:
+            name = origin.producer_names[self._index]
+        return name
 
     @property
     def schema_id(self) -> int | None:

@@ -8,14 +8,15 @@ import pyarrow as pa
 from pydanube.client.message import Origin
 from pydanube.protocol.native.batch import BatchLayout
 from pydanube.protocol.native.bodies import Item
-from pydanube.protocol.native.columns import decode_record_batch
-from pydanube.protocol.native.head import decode_head, shared_attributes
+from pydanube.protocol.native.columns import decode_record_batch, publisher_numbers
+from pydanube.protocol.native.head import decode_head, publishers_of, shared_attributes
 
 
 def columns_of(item: Item, layout: BatchLayout, origin: Origin) -> list[bytes]:
     """Fill in what the batch says of its messages and return their payloads."""
     head = decode_head(layout)
-    origin.producer_name = head.producer_name
+    publishers = publishers_of(head)
+    origin.producer_name = publishers[0].producer_name
     origin.publish_time_ms = head.publish_time
     origin.attributes = shared_attributes(head)
     if head.HasField("routing_key"):
@@ -31,6 +32,12 @@ def columns_of(item: Item, layout: BatchLayout, origin: Origin) -> list[bytes]:
         columns = {name: batch.column(name) for name in batch.schema.names}
         if "publish_time" in columns:
             origin.publish_times = columns["publish_time"].view(pa.int64()).to_pylist()
+        if "append_time" in columns:
+            origin.append_times = columns["append_time"].view(pa.int64()).to_pylist()
+        numbers = publisher_numbers(batch, len(publishers))
+        if numbers is not None:
+            names = [publisher.producer_name for publisher in publishers]
+            origin.producer_names = [names[number] for number in numbers.to_pylist()]
         origin.routing_keys = _values(columns.get("routing_key"))
         origin.row_attributes = _values(columns.get("attributes"))
         origin.schema_ids = _values(columns.get("schema_id"))

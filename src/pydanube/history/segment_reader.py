@@ -60,8 +60,11 @@ class SegmentReader:
         *,
         messages_max: int,
         bytes_max: int,
+        merged_max: int = 0,
     ) -> list[Row]:
         """Entries from `offset`, which the segment holds, on; at least one, all out of one row group.
+
+        Up to `merged_max` messages that came by themselves are one batch, with the columns of merged ones.
 
         Raises:
             Corrupt: the segment is not what was written; says where and in what way.
@@ -76,7 +79,9 @@ class SegmentReader:
         group = await self._group(source, footer, facts)
         if is_sequel and facts.number + 1 < len(footer.groups):
             self._prefetch(source, footer, footer.groups[facts.number + 1])
-        rows = await asyncio.to_thread(group.rows, offset, messages_max=messages_max, bytes_max=bytes_max)
+        rows = await asyncio.to_thread(
+            group.rows, offset, messages_max=messages_max, bytes_max=bytes_max, merged_max=merged_max
+        )
         end = rows[-1][0] + message_count(rows[-1][1])
         if end == facts.next_offset:
             self._cache.finish(GroupKey(source.key, facts.number))

@@ -2,10 +2,13 @@
 
 A segment does not keep the borders of batches, and nobody needs them: a consumer sees messages, their offsets and
 times. Messages in a row that a batch can hold together (one producer, one time of append, one delivery time) become
-one batch, cut where a reader wants no more. Whole columns at a time: no loop here is one over messages.
+one batch, cut where a reader wants no more. The others are rows, or for clients that know them merged batches, in
+which every message has a time of append and a publisher of its own; those with delivery times stay rows. Whole columns
+at a time: no loop here is one over messages.
 """
 
-from typing import Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +17,28 @@ import pyarrow.compute as pc
 
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.damage import DamagedSegmentError
+from pydanube.history.publishers import GroupPublishers
 from pydanube.history.reserved_attributes import find_reserved
 from pydanube.history.stream_messages import stream_messages
 from pydanube.protocol.native.batch import (
+    APPEND_TIME,
     ATTRIBUTES,
     BATCH_BYTES_MAX,
     BATCH_HEADER_BYTES,
     BATCH_MESSAGES_MAX,
     COMPACTION_KEY,
+    NONE,
     PAYLOAD,
     PUBLISH_TIME,
+    PUBLISHER,
+    REQUEST_ID,
     ROUTING_KEY,
     SCHEMA_ID,
     SCHEMA_VERSION,
     SHARED_BYTES_MAX,
+    encode_batch,
 )
-from pydanube.protocol.native.columns import encode_record_batch, schema_of
+from pydanube.protocol.native.columns import schema_of
 from pydanube.protocol.native.timing import TIMING_ATTRIBUTES
 from pydanube.protocol.native_pb2 import BatchHead
 
@@ -39,13 +48,37 @@ Row = tuple[int, bytes, int, bool]
 BATCH_RUN_MIN: Final = 16
 """Fewer messages than this go as rows: a batch costs 55 µs to make, a row 1 µs to make and a few to deliver."""
 
+MERGED_MESSAGES_MAX: Final = 4096
+MERGED_BYTES_MAX: Final = 512 * 1024
+"""Of a merged batch: as large as its fixed cost does not tell, and no larger, since it is sent and credited whole."""
+
 _ARROW_OVERHEAD_BYTES: Final = 2048
-"""More than what an Arrow message needs beside its values: its description, and padding of up to 15 buffers."""
+"""More than what an Arrow message needs beside its values: its description, and padding of up to 22 buffers."""
+_MERGED_BYTES: Final = 19
+"""What a message has in the columns of merged batches."""
 _HEAD_FIELDS_BYTES: Final = 128
 """More than the numbers in a head take."""
 _UNSIGNED_64: Final = (1 << 64) - 1
 
 Numbers = npt.NDArray[np.int64]
+
+# What messages become that lie side by side.
+ROWS: Final = 0
+BATCH: Final = 1
+MERGED: Final = 2
+
+
+class Runs(NamedTuple):
+    """Messages that become the same, run by run."""
+
+    ends: Numbers
+    kinds: npt.NDArray[np.int8]
+
+    def joined(self) -> "Runs":
+        """Neighbours of one kind as one run, but for batches, which share something with nobody else."""
+        kinds = self.kinds
+        last = np.append((kinds[1:] != kinds[:-1]) | (kinds[1:] == BATCH), True)
+        return Runs(self.ends[last], kinds[last])
 
 
 class RowGroup:
@@ -62,8 +95,12 @@ class RowGroup:
         self.next_offset: Final = first_offset + batch.num_rows
         self._batch = batch
         self._topic = topic
-        self._append_ms = _numbers(batch.column("append_time"))
-        self._publish_ms = _numbers(batch.column("publish_time"))
+        self._payloads = batch.column("payload")
+        self._publish_times = batch.column("publish_time")
+        self._append_times = batch.column("append_time")
+        self._request_ids = batch.column("request_id").view(pa.uint64())
+        self._append_ms = _numbers(self._append_times)
+        self._publish_ms = _numbers(self._publish_times)
         self._reserved = find_reserved(batch.column("attributes"))
         self._is_timed: npt.NDArray[np.bool_] | None = None
         if self._reserved is not None:
@@ -73,7 +110,8 @@ class RowGroup:
         self._name_numbers = names.indices.to_numpy()
         self._producer_ids = _numbers(batch.column("producer_id"))
         self._optional_columns = self._find_optional_columns()
-        self._run_ends, self._run_is_rows = self._find_runs()
+        self._pieces = self._find_pieces()
+        self._runs = self._pieces.joined()
         self._bytes_before = self._measure()
         self.memory_bytes: Final[int] = batch.nbytes + 48 * batch.num_rows
 
@@ -88,27 +126,40 @@ class RowGroup:
         number = int(later.argmax())
         return self.first_offset + number if later[number] else None
 
-    def rows(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row]:
-        """Entries from that offset on, one at least, then no more than these messages and bytes."""
+    def rows(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
+        """Entries from that offset on, one at least, then no more than these messages and bytes.
+
+        Messages that would be rows are merged, up to `merged_max` in one batch, if that is worth it.
+        """
         rows: list[Row] = []
+        runs = self._runs if merged_max < BATCH_RUN_MIN else self._merging_runs
         start = offset - self.first_offset
         stop = min(start + max(messages_max, 1), self._batch.num_rows)
-        run = int(np.searchsorted(self._run_ends, start, side="right"))
+        run = int(np.searchsorted(runs.ends, start, side="right"))
         room = bytes_max
         while start < stop:
-            run_end = int(self._run_ends[run])
-            is_rows = self._run_is_rows[run]
-            end = self._fitting_end(start, min(run_end, stop), room, is_rows=is_rows)
+            run_end = int(runs.ends[run])
+            kind = int(runs.kinds[run])
+            if kind == MERGED:
+                end = self._fitting_end(start, min(run_end, stop, start + merged_max), room, kind)
+                if end - start < BATCH_RUN_MIN:
+                    if rows and end < run_end:
+                        break  # the next read has room for a batch
+                    kind = ROWS
+            if kind != MERGED:
+                end = self._fitting_end(start, min(run_end, stop), room, kind)
             if end == start:
                 if rows:
                     break
                 end = start + 1
-            if is_rows:
+            if kind == ROWS:
                 made, made_bytes = self._as_rows(start, end, room)
                 start += len(made)
-            else:
+            elif kind == BATCH:
                 made, made_bytes = self._as_batch(start, end)
                 start = end
+            else:
+                made, made_bytes, start = self._as_merged(start, end)
             if made_bytes > room and rows:
                 break
             rows += made
@@ -135,25 +186,48 @@ class RowGroup:
         if end - start == 1 and self._estimated_bytes(start, end) > BATCH_BYTES_MAX:
             # Its head held what is now in columns, so it grew beyond what a batch may have.
             return self._as_rows(start, end, 0)
-        count = end - start
         head = self._head_of_run(start)
+        columns, arrays = self._own_columns(start, end, head)
+        is_timed = self._is_timed is not None and bool(self._is_timed[start])
+        body = _encoded(columns, arrays, head)
+        return [(self.first_offset + start, body, int(self._append_ms[start]), is_timed)], len(body)
+
+    def _as_merged(self, start: int, end: int) -> tuple[list[Row], int, int]:
+        """These messages, none of them timed, as one batch; the body's bytes, and the end if a head takes no more."""
+        publishers, numbers, end = self._publishers.named(start, end)
+        head = BatchHead(publishers=publishers)
+        columns, arrays = self._own_columns(start, end, head)
+        times = self._append_ms[start:end]
+        if not _are_equal(times):
+            columns |= APPEND_TIME
+            arrays.append(self._append_times.slice(start, end - start))
+        if numbers is not None:
+            columns |= PUBLISHER
+            arrays.append(pa.array(numbers))
+        request_ids = self._request_ids.slice(start, end - start)
+        if request_ids.null_count < end - start:
+            columns |= REQUEST_ID
+            arrays.append(request_ids)
+        body = _encoded(columns, arrays, head)
+        return [(self.first_offset + start, body, int(times[0]), False)], len(body), end
+
+    def _own_columns(self, start: int, end: int, head: BatchHead) -> tuple[int, list[Any]]:
+        """What these messages have each for itself; a publish time that all share goes to the head."""
+        count = end - start
         columns = PAYLOAD
-        arrays = [self._batch.column("payload").slice(start, count)]
+        arrays = [self._payloads.slice(start, count)]
         times = self._publish_ms[start:end]
-        if times.min() == times.max():
+        if _are_equal(times):
             head.publish_time = int(times[0])
         else:
             columns |= PUBLISH_TIME
-            arrays.append(self._batch.column("publish_time").slice(start, count))
+            arrays.append(self._publish_times.slice(start, count))
         for column, values in self._optional_columns:
             own = values.slice(start, count)
             if own.null_count < count:
                 columns |= column
                 arrays.append(own)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
-        is_timed = self._is_timed is not None and bool(self._is_timed[start])
-        body = encode_record_batch(batch, head)
-        return [(self.first_offset + start, body, int(self._append_ms[start]), is_timed)], len(body)
+        return columns, arrays
 
     def _head_of_run(self, start: int) -> BatchHead:
         """What all messages of the run that begins at or before `start` share."""
@@ -181,9 +255,14 @@ class RowGroup:
             columns.append((COMPACTION_KEY, reserved.compaction_keys))
         return [(name, values) for name, values in columns if values.null_count < len(values)]
 
-    def _fitting_end(self, start: int, end: int, room: int, *, is_rows: bool) -> int:
+    def _fitting_end(self, start: int, end: int, room: int, kind: int) -> int:
         """How far bodies from `start` on may reach; `start` if the first message does not fit."""
-        if not is_rows:
+        if kind == MERGED:
+            end = min(end, start + MERGED_MESSAGES_MAX)
+            fixed = _ARROW_OVERHEAD_BYTES + BATCH_HEADER_BYTES + _HEAD_FIELDS_BYTES
+            room = min(room, MERGED_BYTES_MAX) - fixed - self._publishers.head_bytes_max
+            room -= _MERGED_BYTES * (end - start)
+        elif kind == BATCH:
             end = min(end, start + self._messages_max(start))
             room = min(room, BATCH_BYTES_MAX) - self._fixed_bytes(start)
         reach = self._bytes_before[start] + max(room, 0)
@@ -202,9 +281,26 @@ class RowGroup:
     def _estimated_bytes(self, start: int, end: int) -> int:
         return int(self._bytes_before[end] - self._bytes_before[start]) + self._fixed_bytes(start)
 
-    def _find_runs(self) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """Where messages end that make one batch, or that all go as rows; and which of both."""
-        came_as_row = self._batch.column("request_id").is_valid().to_numpy(zero_copy_only=False)
+    @cached_property
+    def _publishers(self) -> GroupPublishers:
+        return GroupPublishers(self._batch)
+
+    @cached_property
+    def _merging_runs(self) -> Runs:
+        """Runs for who takes merged batches."""
+        ends, kinds = self._pieces
+        can_merge = kinds == ROWS
+        if self._is_timed is not None:
+            can_merge &= ~self._is_timed[ends - 1]
+        if not can_merge.any() or not self._publishers.are_short:
+            return self._runs
+        merging = Runs(ends, np.where(can_merge, np.int8(MERGED), kinds)).joined()
+        too_few = (merging.kinds == MERGED) & (np.diff(merging.ends, prepend=0) < BATCH_RUN_MIN)
+        return Runs(merging.ends, np.where(too_few, np.int8(ROWS), merging.kinds)).joined()
+
+    def _find_pieces(self) -> Runs:
+        """Messages that share what those of a batch have to, and whether they become one or rows."""
+        came_as_row = self._request_ids.is_valid().to_numpy(zero_copy_only=False)
         shared = [self._append_ms, self._producer_ids, self._name_numbers]
         if self._reserved is not None:
             shared += list(self._reserved.timing)
@@ -214,15 +310,13 @@ class RowGroup:
         ends = np.append(np.flatnonzero(differs) + 1, len(came_as_row))
         sizes = np.diff(ends, prepend=0)
         is_rows = came_as_row[ends - 1] | (sizes < BATCH_RUN_MIN)
-        # Rows share nothing, so neighbours are one run.
-        last = np.append(~(is_rows[1:] & is_rows[:-1]), True)
-        return ends[last], is_rows[last]
+        return Runs(ends, np.where(is_rows, np.int8(ROWS), np.int8(BATCH)))
 
     def _measure(self) -> Numbers:
         """Bytes of all messages before each one, and of all; no less than a batch of them needs."""
         column = self._batch.column
         attributes = column("attributes")
-        before = _ends(column("payload"))
+        before = _ends(self._payloads)
         each = 12  # where the payload ends, and a time
         for name, size in (("routing_key", 5), ("schema_id", 9), ("schema_version", 5)):
             if column(name).null_count < len(attributes):
@@ -241,6 +335,19 @@ class RowGroup:
 
 _TIMING_FIELDS: Final = tuple([name.removeprefix("x-").replace("-", "_") for name in TIMING_ATTRIBUTES])
 """What a head calls them."""
+
+
+def _encoded(columns: int, arrays: list[Any], head: BatchHead) -> bytes:
+    # Their values were checked for the whole row group.
+    message = pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns)).serialize()
+    return encode_batch(
+        head.SerializeToString(),
+        memoryview(message),
+        codec=NONE,
+        count=len(arrays[0]),
+        raw_bytes=message.size,
+        columns=columns,
+    )
 
 
 def _check_values(batch: pa.RecordBatch, first_offset: int) -> None:
@@ -270,6 +377,10 @@ def _numbers(column: pa.Array) -> Numbers:
     """The values of a column without nulls; not copied."""
     numbers: Numbers = column.view(pa.int64()).to_numpy()
     return numbers
+
+
+def _are_equal(numbers: Numbers) -> bool:
+    return bool(numbers[0] == numbers[-1] and numbers.min() == numbers.max())
 
 
 def _ends(column: pa.Array) -> Numbers:

@@ -195,6 +195,8 @@ class TopicHistory:
     async def read(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
         """Rows from the one that holds `offset` on, out of the unit that holds it; checked.
 
+        Out of a segment, up to `merged_max` messages that came by themselves are one merged batch.
+
         Raises:
             Corrupt: what is stored is not what was written, with file and position.
         """
@@ -207,7 +209,12 @@ class TopicHistory:
                     )
                 reader = await self._places.segment_reader()
                 return await reader.read(
-                    self.topic, unit, offset, messages_max=messages_max, bytes_max=bytes_max
+                    self.topic,
+                    unit,
+                    offset,
+                    messages_max=messages_max,
+                    bytes_max=bytes_max,
+                    merged_max=merged_max,
                 )
             except Corrupt as error:
                 # The run may have become a segment and gone while it was being read: then look there.

@@ -176,10 +176,13 @@ class TopicLog:
         self._check_not_gone(offset)
         return self.tail.read(offset, end=self.committed_end, messages_max=messages_max, bytes_max=bytes_max)
 
-    async def read_cold(self, offset: int, *, messages_max: int, bytes_max: int) -> list[Row]:
+    async def read_cold(
+        self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0
+    ) -> list[Row]:
         """Committed rows from `offset` on, from wherever they are; checked against their checksums.
 
-        Ends with the run, the segment or the memory it began in, so a long read takes several calls.
+        Ends with the run, the segment or the memory it began in, so a long read takes several calls. Out of a
+        segment, up to `merged_max` messages that came by themselves are one merged batch.
 
         Raises:
             OffsetGone: the offset is below `start_offset`.
@@ -190,7 +193,9 @@ class TopicLog:
         if rows is not None:
             return rows
         try:
-            return await self.history.read(offset, messages_max=messages_max, bytes_max=bytes_max)
+            return await self.history.read(
+                offset, messages_max=messages_max, bytes_max=bytes_max, merged_max=merged_max
+            )
         except DanubeError:
             # Retention may have deleted it while it was being read: then say so instead.
             self._check_not_gone(offset)

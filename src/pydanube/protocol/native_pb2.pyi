@@ -26,16 +26,18 @@ FAILOVER: SubscriptionType
 KEY_SHARED: SubscriptionType
 
 class Hello(_message.Message):
-    __slots__ = ("version_min", "version_max", "client", "token")
+    __slots__ = ("version_min", "version_max", "client", "token", "batch_columns")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BATCH_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     client: str
     token: str
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., client: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+    batch_columns: int
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., client: _Optional[str] = ..., token: _Optional[str] = ..., batch_columns: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "broker", "frame_bytes_max", "publish_window_bytes", "channels_max", "idle_seconds_max", "batch_bytes_max", "batch_messages_max")
@@ -218,7 +220,7 @@ class Seeked(_message.Message):
     def __init__(self, next_offset: _Optional[int] = ...) -> None: ...
 
 class BatchHead(_message.Message):
-    __slots__ = ("producer_id", "producer_name", "publish_time", "schema_id", "schema_version", "routing_key", "attributes", "deliver_at", "deliver_after", "ttl")
+    __slots__ = ("producer_id", "producer_name", "publish_time", "schema_id", "schema_version", "routing_key", "attributes", "deliver_at", "deliver_after", "ttl", "publishers")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +238,7 @@ class BatchHead(_message.Message):
     DELIVER_AT_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AFTER_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHERS_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_name: str
     publish_time: int
@@ -246,4 +249,17 @@ class BatchHead(_message.Message):
     deliver_at: int
     deliver_after: int
     ttl: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., publish_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., schema_version: _Optional[int] = ..., routing_key: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ..., deliver_at: _Optional[int] = ..., deliver_after: _Optional[int] = ..., ttl: _Optional[int] = ...) -> None: ...
+    publishers: _containers.RepeatedCompositeFieldContainer[Publisher]
+    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., publish_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., schema_version: _Optional[int] = ..., routing_key: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ..., deliver_at: _Optional[int] = ..., deliver_after: _Optional[int] = ..., ttl: _Optional[int] = ..., publishers: _Optional[_Iterable[_Union[Publisher, _Mapping]]] = ...) -> None: ...
+
+class Publisher(_message.Message):
+    __slots__ = ("producer_id", "producer_name", "broker_addr", "subscription_name")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ADDR_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_name: str
+    broker_addr: str
+    subscription_name: str
+    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., broker_addr: _Optional[str] = ..., subscription_name: _Optional[str] = ...) -> None: ...

@@ -4,14 +4,14 @@ from abc import abstractmethod
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pydanube.broker.batches import batch_part
+from pydanube.broker.batches import batch_part, timed_rows
 from pydanube.broker.reader import Reader
 from pydanube.broker.sessions import Consumer, Outlet, Producer, Session
 from pydanube.broker.subscription import Subscription
 from pydanube.kernel.errors import DanubeError
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
-from pydanube.protocol.native.batch import message_count
+from pydanube.protocol.native.batch import is_merged, message_count
 from pydanube.protocol.native.bodies import ITEM_HEADER_BYTES, encode_item_header, encode_published
 from pydanube.protocol.native.frames import Frame
 
@@ -23,6 +23,8 @@ DELIVER_BYTES: Final = 256 * 1024
 WHOLE_BYTES: Final = 4 * 1024
 """A batch up to here goes out whole also if only a few of its messages are meant."""
 CREDIT_MAX: Final = 1 << 40
+MERGED_SHARE: Final = 4
+"""A merged batch has at most this part of what the client wants in its hands, since it may come on top of that."""
 
 
 class ProducerChannel:
@@ -127,6 +129,7 @@ class DeliveryChannel(Outlet):
         self.connection: Final = connection
         self.number: Final = number
         self.takes_batches = True
+        self.merged_max = 0
         self.unacked_max = unacked_max
         self._credit = 0
         self._credit_bytes = 0
@@ -138,6 +141,9 @@ class DeliveryChannel(Outlet):
     def add_credit(self, messages: int, size: int) -> None:
         self._credit = min(self._credit + messages, CREDIT_MAX)
         self._credit_bytes = min(self._credit_bytes + size, CREDIT_MAX)
+        if self.connection.knows_merged:
+            wanted = min(self._credit, self.unacked_max or CREDIT_MAX)
+            self.merged_max = max(self.merged_max, wanted // MERGED_SHARE)
         self.look_again()
 
     def room(self) -> int:
@@ -227,6 +233,16 @@ class ConsumerChannel(DeliveryChannel):
         self.consumer: Final = consumer
         self.subscription: Final[Subscription] = consumer.subscription
         self.session: Session | None = None
+
+    def send(self, base: int, append_ms: int, skip: int, count: int, attempt: int, body: bytes) -> None:  # noqa: PLR0917
+        if self.connection.knows_merged or body[0] != 0 or not is_merged(body):
+            super().send(base, append_ms, skip, count, attempt, body)
+            return
+        # A merged batch that was dispatched to a client that knew such, and has now come to this one.
+        topic = str(self.subscription.topic_name)
+        rows = timed_rows(body, topic, skip, count, append_ms)
+        for number, (row, row_ms) in enumerate(rows, base + skip):
+            super().send(number, row_ms, 0, 1, attempt, row)
 
     def look_again(self) -> None:
         if self.session is not None:

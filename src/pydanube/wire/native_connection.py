@@ -17,7 +17,7 @@ from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, U
 from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
-from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MERGED_COLUMNS
 from pydanube.protocol.native.bodies import RANGES_MAX, check_range, decode_credit, decode_ranges
 from pydanube.protocol.native.frames import Frame, FrameReader, encode_frame, frame_header
 from pydanube.wire.calls import parse
@@ -67,6 +67,8 @@ class NativeConnection(ServedConnection):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._welcomed = False
+        self.knows_merged = False
+        """Whether the client knows the columns of merged batches."""
         self._connected = self.loop.time()
         self._heard = self._connected
         self._unanswered_bytes = 0
@@ -356,6 +358,7 @@ class NativeConnection(ServedConnection):
         if self._gate is not None:
             self._gate.welcome(hello.token)
         self._welcomed = True
+        self.knows_merged = hello.batch_columns & MERGED_COLUMNS == MERGED_COLUMNS
         self._frames.body_bytes_max = frames.FRAME_BYTES_MAX
         limits = self.server.limits
         self.answer(

@@ -69,7 +69,7 @@ def test_messages_are_counted_without_looking_further() -> None:
         {"raw_bytes": BATCH_BYTES_MAX + 1, "codec": 1},
         {"columns": 0},
         {"columns": 2},
-        {"columns": 129},
+        {"columns": 1025},
         {"head_bytes": 9},
         {"head_bytes": 65_535},
     ],

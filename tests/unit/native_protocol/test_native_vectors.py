@@ -14,12 +14,20 @@ import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 
+from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol import native_pb2
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
 from pydanube.protocol.native import bodies, frames
-from pydanube.protocol.native.arrow import decode_record_batch, encode_payloads
-from pydanube.protocol.native.batch import NONE, read_layout
+from pydanube.protocol.native.arrow import (
+    decode_record_batch,
+    encode_payloads,
+    encode_record_batch,
+    rows,
+    schema_of,
+)
+from pydanube.protocol.native.batch import MERGED_COLUMNS, NONE, PAYLOAD, PUBLISH_TIME, read_layout
 from pydanube.protocol.native.checking import check_batch
+from pydanube.protocol.native.head import decode_head
 from pydanube.protocol.native.timing import timing
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -53,11 +61,25 @@ COLUMNS: dict[str, list[Any]] = {
     "schema_versions": [2, None, 2**32 - 1],
     "compaction_keys": [b"order-1", None, b""],
 }
+MERGED_HEAD = native_pb2.BatchHead(
+    publishers=[
+        native_pb2.Publisher(producer_id=7, producer_name="shop", broker_addr="http://127.0.0.1:6650"),
+        native_pb2.Publisher(producer_id=2**64 - 1, producer_name="till", subscription_name="billing"),
+    ]
+)
+MERGED: dict[str, list[Any]] = {
+    "payload": PAYLOADS,
+    "publish_time": [1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_002],
+    "append_time": [1_700_000_000_005, 1_700_000_000_005, 1_700_000_000_006],
+    "publisher": [0, 1, 0],
+    "request_id": [1, None, 2**64 - 1],
+}
 CODECS = {0: "none", 1: "lz4", 2: "zstd"}
 POSITION = native_pb2.Position
 
 CONTROL: list[tuple[str, int, Message]] = [
     ("HELLO", 0, native_pb2.Hello(version_min=1, version_max=1, client="example 1.0", token="secret")),
+    ("HELLO", 0, native_pb2.Hello(version_min=1, version_max=1, client="example 2.0", batch_columns=1023)),
     (
         "WELCOME",
         0,
@@ -191,9 +213,18 @@ def batch_vectors() -> list[dict[str, Any]]:
         *[(f"with {name}", HEAD, {name: values}, 0) for name, values in COLUMNS.items()],
         *[(f"all columns, codec {name}", HEAD, COLUMNS, codec) for codec, name in CODECS.items()],
     ]
+    written = [
+        (name, head, encode_payloads(PAYLOADS, head, codec=codec, **columns))
+        for name, head, columns, codec in cases
+    ]
+    schema = schema_of(PAYLOAD | PUBLISH_TIME | MERGED_COLUMNS)
+    arrays = [pa.array(MERGED[field.name], field.type) for field in schema]
+    merged = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    written.append(
+        ("merged by a broker, only delivered", MERGED_HEAD, encode_record_batch(merged, MERGED_HEAD))
+    )
     vectors = []
-    for name, head, columns, codec in cases:
-        body = encode_payloads(PAYLOADS, head, codec=codec, **columns)
+    for name, head, body in written:
         layout = read_layout(body)
         vectors.append(
             {
@@ -215,7 +246,7 @@ def columns_of(batch: pa.RecordBatch) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for name in batch.schema.names:
         column = batch.column(name)
-        listed = (column.view(pa.int64()) if name == "publish_time" else column).to_pylist()
+        listed = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
         if pa.types.is_binary(column.type):
             listed = [None if value is None else value.hex() for value in listed]
         if name == "attributes":
@@ -291,5 +322,41 @@ def test_batches_mean_what_their_vectors_say(vector: dict[str, Any]) -> None:
     )
     assert columns_of(decode_record_batch(body)) == vector["messages"]
     head = ParseDict(vector["head"], native_pb2.BatchHead())
-    assert check_batch(body).head == head
+    assert decode_head(layout) == head
     assert timing(body) == (head.deliver_at, head.deliver_after, head.ttl)
+
+
+@pytest.mark.parametrize("vector", stored("batches"), ids=lambda vector: vector["name"])
+def test_a_broker_takes_every_batch_but_merged_ones(vector: dict[str, Any]) -> None:
+    body = bytes.fromhex(vector["hex"])
+    if not vector["columns"] & MERGED_COLUMNS:
+        assert check_batch(body).head == ParseDict(vector["head"], native_pb2.BatchHead())
+        return
+    with pytest.raises(Rejected, match="only brokers write") as refusal:
+        check_batch(body)
+    assert refusal.value.code is ErrorCode.BATCH_INVALID
+
+
+def test_a_merged_batch_stands_for_these_rows() -> None:
+    body = bytes.fromhex(stored("batches")[-1]["hex"])
+    shop = MsgID(producer_id=7, topic_name=TOPIC, broker_addr="http://127.0.0.1:6650")
+    till = MsgID(producer_id=2**64 - 1, topic_name=TOPIC)
+    assert [StreamMessage.FromString(row) for row in rows(body, TOPIC)] == [
+        StreamMessage(
+            request_id=1, msg_id=shop, payload=b"one", publish_time=1_700_000_000_000, producer_name="shop"
+        ),
+        StreamMessage(
+            msg_id=till,
+            payload=b"",
+            publish_time=1_700_000_000_001,
+            producer_name="till",
+            subscription_name="billing",
+        ),
+        StreamMessage(
+            request_id=2**64 - 1,
+            msg_id=shop,
+            payload=b"three",
+            publish_time=1_700_000_000_002,
+            producer_name="shop",
+        ),
+    ]

@@ -12,10 +12,11 @@ from pydanube.protocol.native.columns import (
     schema_of,
 )
 from pydanube.protocol.native.delivered import DELIVERED_SCHEMA, delivered_batch, delivered_rows
-from pydanube.protocol.native.rows import routing_keys, rows
+from pydanube.protocol.native.rows import append_times, routing_keys, rows
 
 __all__ = [
     "DELIVERED_SCHEMA",
+    "append_times",
     "decode_record_batch",
     "delivered_batch",
     "delivered_rows",

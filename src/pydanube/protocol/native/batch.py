@@ -32,7 +32,12 @@ ATTRIBUTES: Final = 8
 SCHEMA_ID: Final = 16
 SCHEMA_VERSION: Final = 32
 COMPACTION_KEY: Final = 64
-ALL_COLUMNS: Final = 127
+APPEND_TIME: Final = 128
+PUBLISHER: Final = 256
+REQUEST_ID: Final = 512
+MERGED_COLUMNS: Final = APPEND_TIME | PUBLISHER | REQUEST_ID
+"""Of batches that a broker makes of messages that came one by one; no producer sends them."""
+ALL_COLUMNS: Final = 1023
 
 _HEADER = struct.Struct("<BBBBIIHH")
 
@@ -56,6 +61,11 @@ class BatchLayout:
 def is_batch(body: bytes) -> bool:
     """Whether an entry body is a batch; no protobuf message, so no row, begins with a zero byte."""
     return len(body) > 0 and body[0] == 0
+
+
+def is_merged(body: bytes) -> bool:
+    """Whether a batch that was accepted before has columns that not every client knows."""
+    return int.from_bytes(body[12:14], "little") & MERGED_COLUMNS != 0
 
 
 def message_count(body: bytes) -> int:

@@ -8,7 +8,15 @@ from typing import Any
 
 from librt.strings import read_i32_le
 
-from pydanube.protocol.native.batch import ATTRIBUTES, NONE, PAYLOAD, BatchLayout, invalid_batch, read_layout
+from pydanube.protocol.native.batch import (
+    ATTRIBUTES,
+    MERGED_COLUMNS,
+    NONE,
+    PAYLOAD,
+    BatchLayout,
+    invalid_batch,
+    read_layout,
+)
 from pydanube.protocol.native.head import RESERVED_ATTRIBUTES, decode_head
 from pydanube.protocol.native.ipc_message import binary_column
 from pydanube.protocol.native_pb2 import BatchHead
@@ -50,6 +58,8 @@ def check_batch(body: bytes) -> CheckedBatch:
     """
     layout = read_layout(body)
     head = decode_head(layout)
+    if layout.columns & MERGED_COLUMNS or head.publishers:
+        raise invalid_batch("it has publishers, times of append or request numbers, which only brokers write")
     if layout.columns == PAYLOAD and layout.codec == NONE:
         payload_bytes, largest = _check_payloads(body, layout)
         reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)

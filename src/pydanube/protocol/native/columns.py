@@ -9,12 +9,15 @@ import pyarrow.compute as pc
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.native.batch import (
+    APPEND_TIME,
     ATTRIBUTES,
     COMPACTION_KEY,
     LZ4,
     NONE,
     PAYLOAD,
     PUBLISH_TIME,
+    PUBLISHER,
+    REQUEST_ID,
     ROUTING_KEY,
     SCHEMA_ID,
     SCHEMA_VERSION,
@@ -39,6 +42,9 @@ FIELDS: Final[tuple[tuple[int, pa.Field], ...]] = (
     (SCHEMA_ID, pa.field("schema_id", pa.uint64())),
     (SCHEMA_VERSION, pa.field("schema_version", pa.uint32())),
     (COMPACTION_KEY, pa.field("compaction_key", pa.binary())),
+    (APPEND_TIME, pa.field("append_time", TIME, nullable=False)),
+    (PUBLISHER, pa.field("publisher", pa.uint16(), nullable=False)),
+    (REQUEST_ID, pa.field("request_id", pa.uint64())),
 )
 _COLUMN_OF_NAME: Final[dict[str, int]] = {field.name: column for column, field in FIELDS}
 _CODEC_NAMES: Final[dict[int, str]] = {LZ4: "lz4", ZSTD: "zstd"}
@@ -114,6 +120,16 @@ def decode_record_batch(body: bytes, layout: BatchLayout | None = None) -> pa.Re
         raise invalid_batch(f"its Arrow part cannot be read ({error})") from error
     _check_values(batch)
     return batch
+
+
+def publisher_numbers(batch: pa.RecordBatch, publishers: int) -> pa.Array | None:
+    """For each message which of so many publishers it came from; None if there is no such column."""
+    if "publisher" not in batch.schema.names:
+        return None
+    numbers = batch.column("publisher")
+    if pc.max(numbers).as_py() >= publishers:
+        raise invalid_batch("a message came from a publisher that its head does not name")
+    return numbers
 
 
 def attribute_names(batch: pa.RecordBatch) -> list[str]:
@@ -192,6 +208,9 @@ def _check_values(batch: pa.RecordBatch) -> None:
         times = batch.column("publish_time")
         if times.null_count or pc.min(times.view(pa.int64())).as_py() < 0:
             raise invalid_batch("a publish time is null or lies before 1970")
+    for name in ("append_time", "publisher"):
+        if name in names and batch.column(name).null_count:
+            raise invalid_batch(f"a value of column {name} is null")
     if "attributes" in names and batch.column("attributes").items.null_count:
         raise invalid_batch("the value of an attribute is null")
     if "compaction_key" in names:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native.batch import (
+    APPEND_TIME,
     ATTRIBUTES,
     BATCH_MESSAGES_MAX,
     COMPACTION_KEY,
@@ -26,8 +27,9 @@ from pydanube.protocol.native.columns import (
     ATTRIBUTE_MAP,
     TIME,
     decode_record_batch,
+    publisher_numbers,
 )
-from pydanube.protocol.native.head import decode_head, shared_attributes
+from pydanube.protocol.native.head import decode_head, publishers_of, shared_attributes
 from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE, TIME_MS_MAX
 from pydanube.protocol.native_pb2 import BatchHead
 
@@ -73,8 +75,8 @@ def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
         [
             _nulls("offset", count) if item.base == NO_OFFSET else pa.arange(first, first + count),
             _own_or_shared(batch, "publish_time", columns & PUBLISH_TIME, head.publish_time),
-            _repeated("append_time", item.append_ms, count),
-            _names(head.producer_name).slice(0, count),
+            _own_or_shared(batch, "append_time", columns & APPEND_TIME, item.append_ms),
+            _producer_names(batch, head),
             _own_or_shared(batch, "routing_key", columns & ROUTING_KEY, _optional(head, "routing_key")),
             _all_attributes(batch, head, columns),
             _own_or_shared(batch, "schema_id", columns & SCHEMA_ID, _optional(head, "schema_id")),
@@ -137,6 +139,14 @@ def _own_or_shared(batch: pa.RecordBatch, name: str, own: int, shared: Any) -> p
     if shared is None:
         return _nulls(name, batch.num_rows)
     return _repeated(name, shared, batch.num_rows)
+
+
+def _producer_names(batch: pa.RecordBatch, head: BatchHead) -> pa.Array:
+    publishers = publishers_of(head)
+    numbers = publisher_numbers(batch, len(publishers))
+    if numbers is None:
+        return _names(publishers[0].producer_name).slice(0, batch.num_rows)
+    return pa.array([publisher.producer_name for publisher in publishers], _NAME).take(numbers)
 
 
 def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.Array:

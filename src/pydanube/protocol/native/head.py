@@ -13,7 +13,7 @@ from pydanube.protocol.native.timing import (
     TIME_MS_MAX,
     TTL_ATTRIBUTE,
 )
-from pydanube.protocol.native_pb2 import BatchHead
+from pydanube.protocol.native_pb2 import BatchHead, Publisher
 
 RESERVED_ATTRIBUTES: Final = frozenset(
     (DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE, COMPACTION_KEY_ATTRIBUTE)
@@ -32,6 +32,13 @@ def decode_head(layout: BatchLayout) -> BatchHead:
         if getattr(head, name) > TIME_MS_MAX:
             raise invalid_batch(f"its {name} exceeds {TIME_MS_MAX} ms")
     return head
+
+
+def publishers_of(head: BatchHead) -> list[Publisher]:
+    """Whom the messages came from: column `publisher` counts in these, without it all came from the first."""
+    if head.publishers:
+        return list(head.publishers)
+    return [Publisher(producer_id=head.producer_id, producer_name=head.producer_name)]
 
 
 def shared_attributes(head: BatchHead) -> dict[str, str]:
