@@ -23,6 +23,7 @@ from pydanube.spark.lakehouse.evolution import Change
 from pydanube.spark.lakehouse.recovery import progress_of_rows
 from pydanube.spark.lakehouse.sql_words import alteration, column_list, property_list, quoted, text
 from pydanube.spark.lakehouse.table import Compaction, Layout
+from pydanube.spark.lakehouse.trouble import of_catalog, passes
 from pydanube.spark.topics import TopicPart
 
 logger = logging.getLogger("pydanube.spark.lakehouse")
@@ -71,12 +72,16 @@ class IcebergTable:
         self.identifier = f"{self._catalog}.{'.'.join(map(quoted, name.split('.')))}"
         self._branch = f"{BRANCH}{uuid4().hex[:12]}"
         self._is_made = False
+        self._has_branch = False
         self._seen: _Line | None = None
         """What the next commit goes on top of."""
         self.name = f"{catalog}.{name}"
 
     def exists(self) -> bool:
-        self._is_made = self._is_made or self._spark.catalog.tableExists(self.identifier)
+        try:
+            self._is_made = self._is_made or self._spark.catalog.tableExists(self.identifier)
+        except SPARK_ERRORS as error:
+            raise of_catalog(error, self._address()) from error
         return self._is_made
 
     def create(self, schema: StructType, layout: Layout) -> None:
@@ -147,7 +152,14 @@ class IcebergTable:
 
     def close(self) -> None:
         """Remove the branch that commits are staged on."""
-        self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {quoted(self._branch)}")
+        if not self._has_branch:
+            return
+        try:
+            self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {quoted(self._branch)}")
+        except SPARK_ERRORS as error:
+            if not passes(error):
+                raise
+            logger.warning("table=%s keeps a branch that is not needed: %s", self.name, sentence(error))
 
     def discard(self, condition: str) -> None:
         self._spark.sql(f"DELETE FROM {self.identifier} WHERE {condition}")
@@ -180,6 +192,15 @@ class IcebergTable:
             f"older_than => TIMESTAMP {text(row['at'])})"
         )
 
+    def _address(self) -> str:
+        """Of the catalog, as far as the session was told; without what a URI may say about users."""
+        name = self.name.partition(".")[0]
+        told = (
+            self._spark.conf.get(f"spark.sql.catalog.{name}.{property_}", None)
+            for property_ in ("uri", "warehouse")
+        )
+        return next(filter(None, told), name).partition("?")[0]
+
     def _of_branch(self, branch: str) -> str:
         return f"{self.identifier}.{quoted(f'branch_{branch}')}"
 
@@ -196,6 +217,7 @@ class IcebergTable:
                 f"{dict(last.end)}, and number {commit.number} was to be made; let one sync write to a table"
             )
         branch = quoted(self._branch)
+        self._has_branch = True
         if line.head is None:
             # A branch cannot be moved to nowhere, only made there.
             self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {branch}")

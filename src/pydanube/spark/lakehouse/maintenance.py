@@ -1,11 +1,18 @@
 """Looking after a table, without a sync: what a sync needs to know is kept apart from the log before the log is cut."""
 
+from pydanube.kernel.errors import Rejected
 from pydanube.spark.lakehouse.recovery import END_PROPERTY, NUMBER_PROPERTY
 from pydanube.spark.lakehouse.table import Compaction, LakeTable
 
 
 def tidy(table: LakeTable, expire_hours: float | None = None) -> Compaction:
-    """Join small files, then forget old versions."""
+    """Join small files, then forget old versions.
+
+    Raises:
+        Rejected: there is no such table.
+    """
+    if not table.exists():
+        raise Rejected(f"there is no table {table.name}: `danube lakehouse sync` makes it")
     anchor(table)
     done = table.compact()
     if expire_hours is not None:

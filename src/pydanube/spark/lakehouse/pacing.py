@@ -9,20 +9,11 @@ from typing import Final, Protocol
 from pydanube.kernel.errors import Unavailable
 from pydanube.spark.failures import SPARK_ERRORS, sentence
 from pydanube.spark.lakehouse.sync import Outcome
+from pydanube.spark.lakehouse.trouble import passes
 
 logger = logging.getLogger("pydanube.spark.lakehouse")
 
 BACKOFF_SECONDS_MAX: Final = 30.0
-
-_PASSING: Final = (
-    "FILE_NOT_EXIST",
-    "FileNotFoundException",
-    "pydanube.kernel.errors.Unavailable",
-    "Connection refused",
-    "Connection reset",
-    "SocketTimeoutException",
-)
-"""In what Spark says: a segment was replaced while it was read, or a broker or a store was away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +98,12 @@ class SyncRun:
         return outcome
 
     def _tidy(self) -> None:
-        if self._pace.compact_every is not None and self._commits % self._pace.compact_every == 0:
+        if self._pace.compact_every is None or self._commits % self._pace.compact_every:
+            return
+        try:
             self._sync.tidy(self._pace.expire_hours)
-
-
-def passes(error: BaseException) -> bool:
-    """Whether the same may succeed later."""
-    return isinstance(error, Unavailable) or any(word in str(error) for word in _PASSING)
+        except (Unavailable, *SPARK_ERRORS) as error:
+            if not passes(error):
+                raise
+            # Nothing depends on it, and the next time comes.
+            logger.warning("files were not joined: %s", sentence(error))

@@ -77,8 +77,7 @@ class Quarantine:
         self.is_settled = True
 
     def close(self) -> None:
-        if self._table.exists():
-            self._table.close()
+        self._table.close()
 
     def _reach_of_others(self, commit: Commit) -> dict[str, int]:
         others = self._table.frame().where(fn.col(ATTEMPT) != commit.attempt)

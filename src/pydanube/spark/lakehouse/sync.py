@@ -160,8 +160,7 @@ class LakehouseSync:
 
     def close(self) -> None:
         """Leave the table as others expect to find it."""
-        if self._table.exists():
-            self._table.close()
+        self._table.close()
         if self._quarantine is not None:
             self._quarantine.close()
 

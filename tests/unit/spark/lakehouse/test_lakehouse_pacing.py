@@ -2,7 +2,7 @@
 
 import pytest
 
-from pydanube.kernel.errors import Conflict, Unavailable
+from pydanube.kernel.errors import Conflict, Rejected, Unavailable
 from pydanube.spark.lakehouse.commits import Commit
 from pydanube.spark.lakehouse.pacing import Pace, SyncRun
 from pydanube.spark.lakehouse.sync import Outcome
@@ -17,6 +17,7 @@ class Script:
     def __init__(self, *steps: Outcome | Exception) -> None:
         self.steps = list(steps)
         self.events: list[object] = []
+        self.tidying: Exception | None = None
         self.now = 0.0
 
     def step(self) -> Outcome:
@@ -28,6 +29,8 @@ class Script:
 
     def tidy(self, expire_hours: float | None = None) -> None:
         self.events.append(("tidy", expire_hours))
+        if self.tidying is not None:
+            raise self.tidying
 
     def wait(self, seconds: float) -> bool:
         self.events.append(seconds)
@@ -69,3 +72,14 @@ def test_every_so_many_commits_the_table_is_tidied() -> None:
     script = Script(FULL, FULL, FULL, FULL, LAST)
     script.run(compact_every=2, expire_hours=5.0).once()
     assert [each for each in script.events if each] == [("tidy", 5.0)] * 2
+
+
+def test_a_table_that_cannot_be_tidied_now_is_tidied_later() -> None:
+    script = Script(FULL, LAST)
+    script.tidying = Unavailable("away")
+    script.run(compact_every=1).once()
+    assert script.events.count(("tidy", None)) == 2
+    hopeless = Script(FULL, LAST)
+    hopeless.tidying = Rejected("no such table")
+    with pytest.raises(Rejected):
+        hopeless.run(compact_every=1).once()
