@@ -7,7 +7,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure run check format protobuf reference unit integration test spark-processes conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean
+.PHONY: help setup compile pure run check format protobuf reference test test-spark test-others spark-processes conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,7 +48,13 @@ reference: $(STAMP)  ## regenerate docs/reference from the code
 	$(BIN)/python tools/generate_reference.py
 
 test: setup check  ## everything a submission must pass
-	$(BIN)/pytest -n $(CORES) --dist loadgroup tests --ignore tests/conformance --ignore tests/spark/processes
+	@$(BIN)/python tools/side_by_side.py 'test-spark=$(MAKE) --no-print-directory test-spark' 'test-others=$(MAKE) --no-print-directory test-others'
+
+test-spark: setup  ## the part of `make test` that needs Spark, in one session
+	$(BIN)/pytest tests/spark --ignore tests/spark/processes
+
+test-others: setup  ## the part of `make test` that needs none
+	$(BIN)/pytest -n $(CORES) tests --ignore tests/conformance --ignore tests/spark
 	PYDANUBE_PURE=1 $(BIN)/pytest -n $(CORES) $(HOT_TESTS)
 	DANUBE_CONFORMANCE_CLIENTS=python $(BIN)/pytest -n 4 tests/conformance/clients
 
