@@ -9,12 +9,14 @@ from google.protobuf.message import DecodeError
 
 from pydanube.client.address import Address
 from pydanube.client.errors import Disconnected, Refused, Timeout
+from pydanube.client.incoming import Delivery, IncomingFrames
 from pydanube.client.tls import TLS, Token, current
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.batch import ALL_COLUMNS
-from pydanube.protocol.native.frames import Frame, FrameReader, frame_header
+from pydanube.protocol.native.bodies import Item
+from pydanube.protocol.native.frames import Frame, frame_header
 
 WRITE_BYTES_MAX: Final = 1024 * 1024
 """Bytes waiting for the socket beyond which publishers wait."""
@@ -41,6 +43,9 @@ class Channel(Protocol):
     def frame_received(self, frame: Frame) -> None:
         """A frame of this channel that answers no pending `request`."""
 
+    def items_received(self, items: list[Item]) -> None:
+        """What a DELIVER frame of this channel brings."""
+
     def connection_lost(self, error: DanubeError) -> None:
         """Nothing more will come; the channel is gone."""
 
@@ -48,7 +53,7 @@ class Channel(Protocol):
         """There may be room for the publish that `may_publish` refused."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection in use. Made by `dial`; all frames of one loop tick leave in one write."""
 
     def __init__(self, address: Address, dialling: Dialling, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,7 +61,7 @@ class Connection(asyncio.Protocol):
         self.welcome = pb.Welcome()
         self._dialling = dialling
         self._loop = loop
-        self._reader = FrameReader(frames.FRAME_BYTES_MAX)
+        self._incoming = IncomingFrames()
         self._transport: asyncio.Transport | None = None
         self._closed: asyncio.Future[None] = loop.create_future()
         self._failure: DanubeError | None = None
@@ -273,11 +278,19 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(WRITE_BYTES_MAX)
         self._transport.write(frames.PREFACE)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._incoming.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard = self._loop.time()
         try:
-            for frame in self._reader.receive(data):
-                self._handle(frame)
+            for frame in self._incoming.received(nbytes):
+                if isinstance(frame, Delivery):
+                    # A channel just closed may still be sent something: that is nobody's any more.
+                    if (channel := self._channels.get(frame.channel)) is not None:
+                        channel.items_received(frame.items)
+                else:
+                    self._handle(frame)
         except (Rejected, DecodeError) as error:
             self.abort(Disconnected(f"{self.address} does not keep to the native protocol: {error}"))
 
@@ -303,8 +316,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, frame: Frame) -> None:
         kind = frame.kind
         channel = self._channels.get(frame.channel)
-        if kind in (frames.DELIVER, frames.PUBLISHED):
-            # A channel just closed may still be sent something: that is nobody's any more.
+        if kind == frames.PUBLISHED:
             if channel is not None:
                 channel.frame_received(frame)
             return

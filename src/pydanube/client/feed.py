@@ -13,7 +13,7 @@ from pydanube.client.inbox import Inbox
 from pydanube.client.retries import Patience
 from pydanube.kernel.errors import DanubeError, Rejected, Unavailable
 from pydanube.protocol.native import frames
-from pydanube.protocol.native.bodies import Item, decode_items, encode_credit
+from pydanube.protocol.native.bodies import Item, encode_credit
 from pydanube.protocol.native.frames import Frame
 
 CLOSE_SECONDS_MAX: Final = 2.0
@@ -113,14 +113,14 @@ class TopicFeed(ABC):
 
     # What the connection calls
 
+    def items_received(self, items: list[Item]) -> None:
+        self._credit.delivered(
+            sum([item.messages for item in items]), sum([len(item.body) for item in items])
+        )
+        self._inbox.put(self, self._received(items))
+
     def frame_received(self, frame: Frame) -> None:
-        if frame.kind == frames.DELIVER:
-            items = decode_items(frame.body)
-            self._credit.delivered(
-                sum([item.messages for item in items]), sum([len(item.body) for item in items])
-            )
-            self._inbox.put(self, self._received(items))
-        elif frame.kind == frames.CLOSED and self._connection is not None:
+        if frame.kind == frames.CLOSED and self._connection is not None:
             self._let_go()
             self._closed_by_broker()
         elif frame.kind == frames.ERROR and frame.request == 0:

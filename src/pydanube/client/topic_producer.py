@@ -26,7 +26,7 @@ from pydanube.client.retries import Patience
 from pydanube.kernel.errors import DanubeError, ErrorCode, Rejected, Unavailable
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
-from pydanube.protocol.native.bodies import NO_OFFSET, decode_published
+from pydanube.protocol.native.bodies import NO_OFFSET, Item, decode_published
 from pydanube.protocol.native.frames import Frame, publish_header
 
 _PASSING: Final = frozenset({ErrorCode.OVERLOADED, ErrorCode.DISK_FULL})
@@ -237,6 +237,9 @@ class TopicProducer:
             self._ended(Refused.decode(frame.body, self.topic).error)
         elif frame.kind == frames.CLOSED:
             self._ended(Disconnected(f"{self.topic}: the broker closed the producer"))
+
+    def items_received(self, items: list[Item]) -> None:
+        """Nothing is delivered to a producer."""
 
     def connection_lost(self, error: DanubeError) -> None:
         if self._connection is not None:

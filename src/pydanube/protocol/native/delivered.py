@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -146,7 +147,8 @@ def _producer_names(batch: pa.RecordBatch, head: BatchHead) -> pa.Array:
     numbers = publisher_numbers(batch, len(publishers))
     if numbers is None:
         return _names(publishers[0].producer_name).slice(0, batch.num_rows)
-    return pa.array([publisher.producer_name for publisher in publishers], _NAME).take(numbers)
+    names = _texts([publisher.producer_name for publisher in publishers])
+    return pa.DictionaryArray.from_arrays(numbers.cast(pa.int32()), names)
 
 
 def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.Array:
@@ -169,13 +171,34 @@ def _all_attributes(batch: pa.RecordBatch, head: BatchHead, columns: int) -> pa.
     return pa.array([list(attributes.items()) or None for attributes in merged], ATTRIBUTE_MAP)
 
 
+# What most batches need is made of buffers: where pandas is installed, the first `pa.array`, `pa.scalar` or `pa.repeat`
+# of a process loads it, which takes longer than to read a million messages, and 50 MB.
+
+
 def _repeated(name: str, value: Any, count: int) -> pa.Array:
-    kind = _TYPES[name]
     number = _NUMBERS.get(name)
-    if number is None:
-        return pa.repeat(pa.scalar(value, kind), count)
-    # A third of the time `repeat` takes, which tells for small batches.
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(number.pack(value) * count)])
+    if number is not None:
+        data = pa.py_buffer(number.pack(value) * count)
+        return pa.Array.from_buffers(_TYPES[name], count, [None, data])
+    if name == "attributes":
+        keys, items = _texts([key for key, _ in value]), _texts([item for _, item in value])
+        once = pa.MapArray.from_arrays(_numbers([0, len(value)]), keys, items)
+    else:
+        once = _texts([value])
+    return once.take(_zeros().slice(0, count))
+
+
+def _texts(values: Sequence[str]) -> pa.StringArray:
+    encoded = [value.encode() for value in values]
+    ends = list(accumulate(map(len, encoded), initial=0))
+    return pa.StringArray.from_buffers(
+        len(values), _numbers(ends).buffers()[1], pa.py_buffer(b"".join(encoded))
+    )
+
+
+def _numbers(values: Sequence[int]) -> pa.Array:
+    data = pa.py_buffer(struct.pack(f"<{len(values)}i", *values))
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, data])
 
 
 def _nulls(name: str, count: int) -> pa.Array:
@@ -192,9 +215,11 @@ def _all_nulls(name: str) -> pa.Array:
 
 @lru_cache(maxsize=1024)
 def _names(name: str) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(_zeros(), pa.array([name], pa.utf8()))
+    return pa.DictionaryArray.from_arrays(_zeros(), _texts([name]))
 
 
 @lru_cache(maxsize=1)
 def _zeros() -> pa.Array:
-    return pa.repeat(pa.scalar(0, pa.int32()), BATCH_MESSAGES_MAX)
+    return pa.Array.from_buffers(
+        pa.int32(), BATCH_MESSAGES_MAX, [None, pa.py_buffer(bytes(4 * BATCH_MESSAGES_MAX))]
+    )
