@@ -17,6 +17,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 from librt.strings import read_i64_le
 
+from pydanube.kernel.checksums import joined_crc32c
+
 
 class Kind(IntEnum):
     """What the body is. A number is never given to something else."""
@@ -109,6 +111,17 @@ def encode_header(  # noqa: PLR0917
         epoch,
     )
     return fields + _pack_crc(crc32c(body, crc32c(fields)))
+
+
+def crc_behind_body(crc: int, head: bytes) -> int:
+    """What a checksum that ends with this header becomes when the header's body follows, which is not looked at.
+
+    The header's own checksum covers its fields and the body: taking the fields away again leaves that of the body. A body
+    that has changed since then does not fit the result, so nothing of what a checksum is for is lost.
+    """
+    fields_crc = crc32c(head[:CRC_AT])
+    _, _, _, _, length, _, _, _, _, _, _, _, entry_crc = _HEADER.unpack(head)
+    return joined_crc32c(crc ^ fields_crc, entry_crc, length)
 
 
 def decode_header(data: bytes, position: int = 0) -> EntryHeader:

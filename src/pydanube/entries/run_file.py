@@ -14,7 +14,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import accumulate, compress, repeat
 from operator import add
 
 import msgspec
@@ -22,12 +22,14 @@ from crc32c import crc32c
 
 from pydanube.entries.disk import join_small
 from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
-from pydanube.entries.entry import decode_append_times, decode_header
+from pydanube.entries.entry import crc_behind_body, decode_append_times, decode_header
 
 HEADER_BYTES = 64
 FOOTER_BYTES = 24
 INDEX_EVERY_BYTES = 64 * 1024
 ENTRIES_PER_BUFFER = 512
+KNOWN_CRC_BYTES = 128 * 1024
+"""From this size on a body's checksum is cheaper to work out from its header than to compute again."""
 VERSION = 1
 
 _HEADER = struct.Struct("<4sHHIQQQq16x")
@@ -127,9 +129,7 @@ def encode_run(
         index,
         footer + _CRC.pack(crc32c(footer)),
     ]
-    checksum = 0
-    for buffer in buffers:
-        checksum = crc32c(buffer, checksum)
+    checksum = _checksum(buffers, heads, bodies)
     descriptor = RunDescriptor(
         run_id=run_id(first.topic_id, first.base_offset, next_offset),
         topic_id=first.topic_id,
@@ -163,6 +163,20 @@ def _joined(heads: Sequence[bytes], bodies: Sequence[bytes]) -> Iterator[bytes]:
         run[::2] = heads[start : start + ENTRIES_PER_BUFFER]
         run[1::2] = bodies[start : start + ENTRIES_PER_BUFFER]
         yield from join_small(run)
+
+
+def _checksum(buffers: Sequence[bytes], heads: Sequence[bytes], bodies: Sequence[bytes]) -> int:
+    """Of all bytes of a run; large bodies, which are buffers of their own, were read for their headers already."""
+    known = compress(zip(bodies, heads, strict=True), map(KNOWN_CRC_BYTES.__le__, map(len, bodies)))
+    body, head = next(known, (None, b""))
+    checksum = 0
+    for buffer in buffers:
+        if buffer is body:
+            checksum = crc_behind_body(checksum, head)
+            body, head = next(known, (None, b""))
+        else:
+            checksum = crc32c(buffer, checksum)
+    return checksum
 
 
 def check_header(data: bytes, descriptor: RunDescriptor) -> None:

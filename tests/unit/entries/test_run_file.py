@@ -8,6 +8,7 @@ from pydanube.entries.run_file import (
     FOOTER_BYTES,
     HEADER_BYTES,
     INDEX_EVERY_BYTES,
+    KNOWN_CRC_BYTES,
     DamagedRunError,
     belongs_to,
     check_header,
@@ -44,6 +45,21 @@ def test_the_descriptor_describes_the_bytes():
     assert (descriptor.min_append_ms, descriptor.max_append_ms, descriptor.created_at) == (1000, 1002, 5)
     assert descriptor.checksum == f"{crc32c(data):08x}"
     assert descriptor.run_id == run_id(7, 100, 103)
+
+
+def test_the_checksum_covers_large_bodies_without_reading_them_again():
+    sizes = [KNOWN_CRC_BYTES, 3, KNOWN_CRC_BYTES - 1, KNOWN_CRC_BYTES + 1, KNOWN_CRC_BYTES * 9 + 5, 0, 40_000]
+    large = bytes(KNOWN_CRC_BYTES)
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)] + [large, large]
+    buffers, descriptor = encode_run(*entries(bodies), created_ms=0)
+    assert descriptor.checksum == f"{crc32c(b''.join(buffers)):08x}"
+
+
+def test_a_large_body_that_changed_after_its_header_was_made_does_not_fit_the_checksum():
+    heads, bodies = entries([b"a", bytes(KNOWN_CRC_BYTES), b"c"])
+    bodies[1] = bytes(KNOWN_CRC_BYTES - 1) + b"\1"
+    buffers, descriptor = encode_run(heads, bodies, created_ms=0)
+    assert descriptor.checksum != f"{crc32c(b''.join(buffers)):08x}"
 
 
 def test_a_name_tells_whose_segment_it_is():
