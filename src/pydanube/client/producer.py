@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 from pydanube.client.budget import Budget
 from pydanube.client.cluster import Cluster
@@ -36,6 +36,7 @@ from pydanube.client.topic_producer import ProducerOptions, TopicProducer
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import check_name
 from pydanube.protocol.native.batch import BATCH_MESSAGES_MAX
+from pydanube.protocol.native.payload_batch import Measured, measure_payloads
 
 if TYPE_CHECKING:
     from pydanube.client.tables import AnyTable
@@ -200,12 +201,11 @@ class Producer:
         """
         common, compaction_key = common_fields(fields, time.time_ns() // 1_000_000)
         publishes: list[Publish] = []
-        for chunk, chunk_bytes in _chunks(payloads):
+        for chunk, measured in chunks(payloads):
             lane = self._lane(common.key)
-            largest = max(map(len, chunk))
-            if largest > lane.payload_bytes_max:
-                raise too_large(lane.topic, largest, lane.payload_bytes_max)
-            size = chunk_bytes + len(chunk) * MESSAGE_OVERHEAD_BYTES
+            if measured.largest > lane.payload_bytes_max:
+                raise too_large(lane.topic, measured.largest, lane.payload_bytes_max)
+            size = measured.all + len(chunk) * MESSAGE_OVERHEAD_BYTES
             publish = PayloadRun(chunk, size, common, compaction_key, lane.failed_unseen)
             publishes.append(await self._enqueue(lane, publish))
         return await _runs(publishes)
@@ -292,21 +292,26 @@ class Producer:
         return lane
 
 
-def _chunks(payloads: Iterable[Payload]) -> Iterator[tuple[list[bytes], int]]:
-    """Payloads in lists that fit into a batch each, and the bytes of each list; no Python runs per payload."""
-    given = list(payloads)
-    checked = (
-        cast(list[bytes], given) if set(map(type, given)) <= {bytes} else list(map(payload_bytes, given))
-    )
-    waiting = [checked]
+class Chunk(NamedTuple):
+    """Payloads that fit into a batch."""
+
+    payloads: list[bytes]
+    size: Measured
+
+
+def chunks(payloads: Iterable[Payload]) -> Iterator[Chunk]:
+    """Payloads in lists that fit into a batch each."""
+    waiting: list[list[Any]] = [list(payloads)]
     while waiting:
         chunk = waiting.pop()
-        size = sum(map(len, chunk))
-        if len(chunk) > 1 and (size > RUN_BYTES_MAX or len(chunk) > BATCH_MESSAGES_MAX):
+        size = measure_payloads(chunk)
+        if size is None:
+            waiting.append(list(map(payload_bytes, chunk)))
+        elif len(chunk) > 1 and (size.all > RUN_BYTES_MAX or len(chunk) > BATCH_MESSAGES_MAX):
             middle = len(chunk) // 2
             waiting += (chunk[middle:], chunk[:middle])
         elif chunk:
-            yield chunk, size
+            yield Chunk(chunk, size)
 
 
 async def _runs(publishes: list[Publish]) -> list[Run]:

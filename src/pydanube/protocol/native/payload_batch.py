@@ -3,7 +3,7 @@
 Arrow would copy every payload three times on the way, into memory that is new to the processor's caches each time.
 """
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from pydanube.protocol.native.batch import NONE, PAYLOAD, batch_front, invalid_batch
 from pydanube.protocol.native.ipc_message import encode_binary_front
@@ -12,6 +12,26 @@ WHOLE_BYTES: Final = 512
 """Payloads that are as large on average are parts of their own: a copy costs more than a place to visit does."""
 PIECE_BYTES: Final = 64 * 1024
 """Smaller ones are joined into pieces of about this size, which a cache holds until they are sent."""
+
+
+class Measured(NamedTuple):
+    """Bytes of some payloads."""
+
+    all: int
+    largest: int
+
+
+def measure_payloads(payloads: list[Any]) -> Measured | None:
+    """How large payloads are; None if not all of them are `bytes`."""
+    total = largest = 0
+    for payload in payloads:
+        if type(payload) is not bytes:
+            return None
+        size = len(payload)
+        total += size
+        if size > largest:  # noqa: PLR1730  (once per message: a call costs more)
+            largest = size
+    return Measured(total, largest)
 
 
 def encode_payload_batch(payloads: list[bytes], head: bytes) -> list[bytes]:
