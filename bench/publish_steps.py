@@ -7,6 +7,7 @@ as those do that a broker holds until they are staged. Left out is what happens 
 books.
 """
 
+import asyncio
 import json
 import random
 import socket
@@ -31,6 +32,8 @@ from pydanube.client.producer import chunks
 from pydanube.entries.disk import LocalDisk, write_all
 from pydanube.entries.entry import Kind, encode_header
 from pydanube.entries.run_file import encode_run
+from pydanube.entries.run_store import LocalRunStore
+from pydanube.kernel.names import TopicName
 from pydanube.log.group import encode_group
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.checking import check_batch
@@ -43,6 +46,7 @@ GROUP_BATCHES: Final = 4
 READ_BYTES: Final = 256 * 1024
 """What the event loop reads at a time."""
 BUFFERS_PER_SEND_MAX: Final = 1024
+TOPIC: Final = TopicName.parse("/default/bench")
 
 _PARTNER: Final = """
 import socket, sys
@@ -161,7 +165,8 @@ def broker_steps(work: Publishing, giver: socket.socket, folder: Path) -> dict[s
     size = RING_BYTES + (RING_BYTES >> 2)
     journal = disk.create(folder / "journal")
     disk.allocate(journal, size)
-    run = disk.create(folder / "run")
+    store = LocalRunStore(folder / "runs", disk)
+    run_buffers, _ = encode_run(work.heads, work.bodies, created_ms=0)
     place = {"journal": 0}
     taken: list[bytes] = [b""] * len(work.lists)
 
@@ -182,12 +187,12 @@ def broker_steps(work: Publishing, giver: socket.socket, folder: Path) -> dict[s
         _group(work.group(), 0)
         return work.batch * GROUP_BATCHES
 
-    def written(*, sync: bool) -> int:
+    def written() -> int:
         parts, length = _group(work.group(), 0)
         if place["journal"] + length > size:
             place["journal"] = 0
         begin = time.thread_time_ns()
-        place["journal"] = write_all(disk, journal, parts, place["journal"], sync=sync)
+        place["journal"] = write_all(disk, journal, parts, place["journal"], sync=True)
         return _Timed(work.batch * GROUP_BATCHES, time.thread_time_ns() - begin)
 
     def staged() -> int:
@@ -195,18 +200,19 @@ def broker_steps(work: Publishing, giver: socket.socket, folder: Path) -> dict[s
         return work.batch * len(work.bodies)
 
     def run_written() -> int:
-        begin = time.thread_time_ns()
-        write_all(disk, run, work.bodies, 0, sync=True)
-        return _Timed(work.batch * len(work.bodies), time.thread_time_ns() - begin)
+        # In a thread of the store's own, which the process's clock counts and the thread's does not.
+        begin = time.process_time_ns()
+        asyncio.run(store.write(TOPIC, "run", run_buffers))
+        return _Timed(work.batch * len(work.bodies), time.process_time_ns() - begin)
 
     return {
         "receive and cut into frames": received,
         "check the batch": checked,
         "entry header, CRC of the body": appended,
         "group header, CRC of all": grouped,
-        "write to the journal, synced": lambda: written(sync=True),
+        "write to the journal, synced": written,
         "run: CRC of all": staged,
-        "run: write through the page cache, synced": run_written,
+        "run: write, synced": run_written,
     }
 
 
