@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from itertools import cycle, islice
 from types import TracebackType
+from typing import Final
 
 from pydanube.bench.faces import Publisher, open_faces
 from pydanube.bench.pace import Pace
@@ -13,6 +14,8 @@ from pydanube.bench.payloads import pool
 from pydanube.bench.plan import Plan, Stream
 from pydanube.bench.recorder import Recorder
 from pydanube.bench.ticker import Ticker
+
+OPENED_AT_ONCE: Final = 64
 
 
 class PublishLoad:
@@ -30,8 +33,16 @@ class PublishLoad:
     async def __aenter__(self) -> "PublishLoad":
         try:
             faces = await open_faces(self._stack, self._plan, self._connections)
-            for stream, face in zip(self._streams, cycle(faces), strict=False):
-                self._publishers.append(await self._stack.enter_async_context(face.publisher(stream)))
+            publishers = [
+                face.publisher(stream) for stream, face in zip(self._streams, cycle(faces), strict=False)
+            ]
+            # Many at once: what the broker stores of them then shares its syncs.
+            for first in range(0, len(publishers), OPENED_AT_ONCE):
+                opening = map(self._stack.enter_async_context, publishers[first : first + OPENED_AT_ONCE])
+                for opened in await asyncio.gather(*opening, return_exceptions=True):
+                    if isinstance(opened, BaseException):
+                        raise opened
+                    self._publishers.append(opened)
             await self._send([stream.warmup for stream in self._streams], Recorder(time.monotonic_ns()))
         except BaseException:
             await self._stack.aclose()
