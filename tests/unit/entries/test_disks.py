@@ -47,6 +47,15 @@ def test_an_allocated_file_has_its_size_and_only_zeros(disk, tmp_path):
     assert disk.read(tmp_path / "x") == bytes(2000)
 
 
+def test_what_is_discarded_reads_as_zeros_and_the_file_keeps_its_size(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    write_all(disk, fd, [b"x" * 10_000], 0, sync=False)
+    disk.discard(fd, 4096, 4096)
+    disk.discard(fd, 9_000, 4096)
+    disk.close(fd)
+    assert disk.read(tmp_path / "x") == b"x" * 4096 + bytes(4096) + b"x" * 808 + bytes(1_000)
+
+
 def test_more_buffers_than_one_call_takes(disk, tmp_path):
     fd = disk.create(tmp_path / "x")
     assert write_all(disk, fd, [b"%04d" % number for number in range(3000)], 0, sync=False) == 12_000
