@@ -41,7 +41,7 @@ def names_table(arguments: Sequence[str]) -> bool:
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Form of the table; without it Parquet for paths, Iceberg for names of a catalog, Delta for its folders.",
+    help="Form of the table; without it Iceberg for names of a catalog, and for folders what is in them, or Parquet.",
 )
 @click.option(
     "--to", "target", required=True, metavar="TOPIC", help="Where to publish; made if it is not there."
@@ -78,7 +78,7 @@ def replay_table(
     **options: Any,
 ) -> None:
     """Publish the rows of TABLE, a Parquet folder, an Iceberg or a Delta table, into a topic, each once."""
-    form = form or _format_of(table)
+    form = form or format_of(table)
     name = write_id or f"replay-{secrets.token_hex(4)}"
     with status_line("starting Spark") as say:
         from pydanube.spark.maintenance import table_replay  # noqa: PLC0415 - loads Spark
@@ -108,7 +108,10 @@ def replay_table(
     )
 
 
-def _format_of(table: str) -> str:
+def format_of(table: str) -> str:
+    """By what is in the folder of that name, if it is one."""
     if (Path(table) / "_delta_log").is_dir():
         return "delta"
+    if any((Path(table) / "metadata").glob("*.metadata.json")):
+        return "iceberg"
     return "iceberg" if _CATALOG_NAME.fullmatch(table) and not Path(table).exists() else "parquet"

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from pydanube.cli.main import main
-from pydanube.cli.replay_table import names_table
+from pydanube.cli.replay_table import format_of, names_table
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,21 @@ def test_topics(arguments: list[str]) -> None:
 
 def test_a_folder_that_is_there_is_a_table(tmp_path: Path) -> None:
     assert names_table([str(tmp_path), "--to", "/default/t"])
+
+
+@pytest.mark.parametrize(
+    ("file", "form"),
+    [
+        ("metadata/v1.metadata.json", "iceberg"),
+        ("_delta_log/00000000000000000000.json", "delta"),
+        ("metadata/notes.txt", "parquet"),
+    ],
+)
+def test_a_folder_tells_its_form(tmp_path: Path, file: str, form: str) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).touch()
+    assert format_of(str(tmp_path)) == form
+    assert format_of("lake.sales.orders") == "iceberg"
 
 
 def test_each_has_its_own_help() -> None:
