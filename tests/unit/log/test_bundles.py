@@ -139,15 +139,18 @@ async def test_what_a_process_that_ended_left_in_bundles_goes_at_the_next_start(
 async def test_a_topic_deleted_before_the_others_are_opened_leaves_their_bundle_alone(rig, append, read):
     _, logs = await staged(rig, append)
 
-    def broken(call, path):
-        if call == "discard":
-            raise OSError(5, "Input/output error")
+    async def refused(key, **options):
+        raise Unavailable("the metadata store is gone")
 
-    rig.disk.before = broken
+    delete, rig.metadata.delete = rig.metadata.delete, refused
     await logs[0].delete()
+    rig.metadata.delete = delete
+    assert len(await rig.metadata.list("/storage/deletions")) == 1
     _, logs = await restart(rig)
-    assert [await read(log) for log in logs[1:]] == [rows(number) for number in range(1, len(logs))]
-    assert await read(logs[0]) == []
+    assert await rig.metadata.list("/storage/deletions") == []
+    assert [await read(log) for log in logs] == [[], *(rows(number) for number in range(1, len(logs)))]
+    (bundle,) = bundles(rig)
+    assert bodies(0)[1] not in rig.disk.files()[bundle]
 
 
 async def test_staging_that_failed_is_done_again(rig, append, read):
