@@ -1,8 +1,9 @@
-"""Spark tests: one session for all that a worker runs; a broker in a process of its own for each module."""
+"""Spark tests: one session and one broker for all of them; who kills a broker starts one of their own."""
 
 import gc
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,14 @@ pytest.register_assert_rewrite("spark_harness")
 
 from spark_harness.broker_process import BrokerProcess, StartBroker  # noqa: E402
 
+from pydanube.spark.lakehouse.catalogs import Catalog, TablePlace  # noqa: E402
 from pydanube.spark.session import SparkSettings, open_session  # noqa: E402
 
 HERE = Path(__file__).parent
+SECONDS_MAX = 300
+"""Of a test on a machine that has much else to do; of the first one, which starts Spark, and may fetch jars."""
+ON_S3 = TablePlace("iceberg", "db.any", Catalog("sql", "jdbc:sqlite:any.db", "s3a://any"))
+"""A table that takes most to be found."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             # PySpark leaves the socket that a result came through to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SECONDS_MAX))
 
 
 @pytest.fixture(autouse=True)
@@ -40,23 +48,48 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(
         SparkSettings(
             master="local[2]",
-            libraries=("iceberg", "delta"),
+            libraries=(*ON_S3.libraries, "delta"),
+            packages=ON_S3.packages,
             config={
                 "spark.sql.shuffle.partitions": "2",
+                # Code that is made for a few rows costs more than it spares; plans that are changed underway, too.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false",
+                "spark.sql.streaming.noDataMicroBatches.enabled": "false",
                 "spark.sql.warehouse.dir": str(warehouse),
+                # Delta rebuilds a table's state in 50 tasks, whatever its size, if not told otherwise.
                 "spark.databricks.delta.snapshotPartitions": "1",
+                # Where workers find the sources and sinks that tests make.
+                "spark.executorEnv.PYTHONPATH": str(HERE),
                 "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 "
                 f"-Dderby.stream.error.file={warehouse / 'derby.log'}",
             },
         )
     )
+    # What is loaded by now is no garbage: looking through it after every test takes longer than many a test.
+    gc.collect()
+    gc.freeze()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker for all tests: each uses topics of its own, and restarts it at most."""
+    with _brokers(tmp_path_factory) as start:
+        yield start()
 
 
 @pytest.fixture(scope="module")
 def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBroker]:
     """Start another broker, with settings as in its file."""
+    with _brokers(tmp_path_factory) as start:
+        yield start
+
+
+@contextmanager
+def _brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
     def start(**settings: Any) -> BrokerProcess:
@@ -67,12 +100,8 @@ def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBrok
         broker.start()
         return broker
 
-    yield start
-    for broker in started:
-        broker.kill()
-
-
-@pytest.fixture(scope="module")
-def broker(start_broker: StartBroker) -> BrokerProcess:
-    """A broker for the tests of a module: each uses topics of its own."""
-    return start_broker()
+    try:
+        yield start
+    finally:
+        for broker in started:
+            broker.kill()

@@ -205,13 +205,13 @@ def test_a_stream_is_decoded_too_and_later_versions_are_fetched(
 
 
 def test_the_subject_of_a_topic_and_a_pinned_version(broker: BrokerProcess, orders: int) -> None:
-    broker.publish("/default/orders", [b"{}"])
-    pinned = RegistrySchemas(broker.connection, topic="/default/orders", version=1)
+    broker.publish("/default/pinned", [b"{}"])
+    pinned = RegistrySchemas(broker.connection, topic="/default/pinned", version=1)
     with pytest.raises(Rejected, match="follows no schema subject") as refused:
         pinned.load()
     assert refused.value.code is ErrorCode.SUBJECT_UNKNOWN
     with broker.client() as client:
-        client.schemas.configure_topic("/default/orders", "orders", policy="none")
+        client.schemas.configure_topic("/default/pinned", "orders", policy="none")
     assert table_schema(pinned).simpleString() == "struct<id:bigint,amount:bigint,offset_:string>"
     with pytest.raises(Rejected):
         RegistrySchemas(broker.connection, "no-such-subject").load()

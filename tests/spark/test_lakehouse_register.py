@@ -12,7 +12,6 @@ from spark_harness.lakehouse import Lake, metadata_of
 from pydanube.kernel.errors import Rejected
 from pydanube.spark.lakehouse.register import register_segments
 
-pytestmark = pytest.mark.timeout(300)
 TOPIC = "/default/lent"
 
 

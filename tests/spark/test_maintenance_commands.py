@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
-from spark_harness.broker_process import BrokerProcess
+from spark_harness.broker_process import BrokerProcess, StartBroker
 
 from pydanube.cli.main import main
-
-pytestmark = pytest.mark.timeout(300)
 
 
 class Operator:
@@ -28,6 +26,12 @@ class Operator:
         result = self.danube(*arguments, "--output", "json")
         assert result.exit_code == status, result.output
         return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    """One whose topics are all of these tests: `audit --all` looks at each."""
+    return start_broker()
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,6 @@ from pydanube.spark.maintenance.erasure import ErasureSettings, erase
 from pydanube.spark.maintenance.sealed_history import SealedHistory, Target
 from pydanube.spark.reading import read_topic
 
-pytestmark = pytest.mark.timeout(300)
-
 SECRET = b"what nobody may find again"
 
 
@@ -100,7 +98,7 @@ def test_of_a_key_the_latest_message_stays(target: Target, broker: BrokerProcess
 
 
 def test_partitions_are_compacted_by_routing_key(target: Target, broker: BrokerProcess) -> None:
-    topic = "/default/split"
+    topic = "/default/keyed"
     for number in range(3):
         with broker.client() as client, client.producer(topic, partitions=2) as producer:
             for key in "abcdef":

@@ -1,4 +1,4 @@
-"""`danube pipeline run` in a process of its own: killed in the middle, restarted, looked at and stopped from elsewhere."""
+"""`danube pipeline run`: a process that is killed in the middle; the next run, looked at and stopped from elsewhere."""
 
 import json
 import signal
@@ -7,11 +7,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from spark_harness.broker_process import BrokerProcess
+
+from pydanube.cli.main import main
+from pydanube.spark.pipelines.run_state import RunDirectory
 
 SECONDS_MAX = 240
 DANUBE = str(Path(sys.executable).with_name("danube"))
@@ -43,21 +49,18 @@ class Pipelines:
             '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
         )
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        command = [
-            DANUBE,
-            "pipeline",
-            "run",
-            str(self.file),
-            "--broker",
-            self._broker.url,
-            "--master",
-            "local[2]",
-        ]
+    def start(self) -> subprocess.Popen[bytes]:
+        """In a process with a Spark of its own."""
         with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [*command, *words, "--state-dir", str(self._state)], stdout=log, stderr=log
-            )
+            return subprocess.Popen([DANUBE, *self._run()], stdout=log, stderr=log)
+
+    def run(self) -> Result:
+        """In this process, with the session that is there, until it is stopped."""
+        return CliRunner().invoke(main, self._run())
+
+    def _run(self) -> list[str]:
+        where = ["--broker", self._broker.url, "--master", "local[2]", "--state-dir", str(self._state)]
+        return ["pipeline", "run", str(self.file), *where]
 
     def say(self, *words: str) -> str:
         command = [DANUBE, "pipeline", *words, "--state-dir", str(self._state)]
@@ -68,14 +71,18 @@ class Pipelines:
     def status(self) -> str:
         return str(json.loads(self.say("status", "numbers", "-o", "json"))["status"])
 
+    def recorded(self) -> str:
+        """The status, without a process."""
+        return RunDirectory(self._state).find("numbers").status
+
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
 
-def wait_until(condition: Callable[[], bool], pipelines: Pipelines, process: subprocess.Popen[bytes]) -> None:
+def wait_until(condition: Callable[[], bool], is_alive: Callable[[], bool], pipelines: Pipelines) -> None:
     until = time.monotonic() + SECONDS_MAX
     while not condition():
-        assert process.poll() is None, pipelines.log()
+        assert is_alive(), pipelines.log()
         assert time.monotonic() < until, pipelines.log()
         time.sleep(0.1)
 
@@ -91,32 +98,40 @@ def squares(broker: BrokerProcess) -> Counter[int]:
     return found
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_killed_in_the_middle_and_started_again_each_row_is_there_once(
-    broker: BrokerProcess, tmp_path: Path
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     pipelines = Pipelines(broker, tmp_path)
     broker.publish("/default/numbers", [b'{"n": %d}' % n if n % 10 else b"ten" for n in range(100)])
     process = pipelines.start()
     try:
         # Not all of it is there, and some batch is under way.
-        wait_until(lambda: bool(squares(broker)), pipelines, process)
+        wait_until(lambda: bool(squares(broker)), lambda: process.poll() is None, pipelines)
+    finally:
         process.send_signal(signal.SIGKILL)
         process.wait(SECONDS_MAX)
-        assert pipelines.status() == "died"
+    assert pipelines.status() == "died"
 
-        process = pipelines.start()
-        broker.restart()
-        wait_until(lambda: len(squares(broker)) == 90, pipelines, process)
-        assert pipelines.status() == "running"
-        assert "running" in pipelines.say("list")
-        assert (
-            pipelines.say("stop", "numbers", "--timeout", str(SECONDS_MAX)) == "pipeline numbers is stopped\n"
-        )
-        assert process.wait(SECONDS_MAX) == 0, pipelines.log()
-    finally:
-        process.kill()
-        process.wait()
+    def look_and_stop() -> tuple[str, str, str]:
+        try:
+            broker.restart()
+            wait_until(
+                lambda: len(squares(broker)) == 90 and pipelines.recorded() == "running",
+                lambda: pipelines.recorded() != "failed",
+                pipelines,
+            )
+            seen = pipelines.status(), pipelines.say("list")
+        finally:
+            said = pipelines.say("stop", "numbers", "--timeout", str(SECONDS_MAX))
+        return *seen, said
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        looking = elsewhere.submit(look_and_stop)
+        ran = pipelines.run()
+    assert ran.exit_code == 0, ran.output
+    status, listed, said = looking.result()
+    assert (status, "running" in listed, said) == ("running", True, "pipeline numbers is stopped\n")
     assert squares(broker) == Counter(n * n for n in range(100) if n % 10)
     bad = DeltaTable(f"{tmp_path}/bad").to_pyarrow_table().column("offset").to_pylist()
     assert sorted(bad) == list(range(0, 100, 10))

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from spark_harness.broker_process import BrokerProcess
+from spark_harness.checkpoints import forget_from
 
 from pydanube.spark.pipelines import (
     Decode,
@@ -60,20 +61,11 @@ def payloads(broker: BrokerProcess, topic: str) -> list[Any]:
     return [json.loads(row["payload"]) for row in messages(broker, topic)]
 
 
-def forget_from(checkpoint: Path, batch: int) -> None:
-    """As if the run had been killed after its sinks had this batch, and before the checkpoint knew."""
-    for kind, first in (("commits", batch), ("offsets", batch + 1)):
-        for file in (checkpoint / kind).glob("[0-9]*"):
-            if int(file.name) >= first:
-                file.unlink()
-                (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
-
-
 def test_decoded_filtered_and_mapped_rows_go_to_a_topic_and_bad_messages_to_another(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     with broker.client() as client:
-        client.schemas.register("orders", json.dumps(ORDER), "json_schema")
+        client.schemas.register("orders-in", json.dumps(ORDER), "json_schema")
     broker.publish("/default/in", [order(1, 10), b"not json", order(2, 0), order(3, 7.5, "us")], key="k")
     pipeline = pipeline_of(
         tmp_path,
@@ -83,7 +75,7 @@ def test_decoded_filtered_and_mapped_rows_go_to_a_topic_and_bad_messages_to_anot
         source:
           topic: /default/in
           max_messages_per_trigger: 3
-          decode: {{subject: orders, on_error: quarantine}}
+          decode: {{subject: orders-in, on_error: quarantine}}
         steps:
           - filter: amount > 0
           - map: {{cents: "CAST(amount * 100 AS BIGINT)"}}

@@ -59,21 +59,21 @@ def test_every_column_reaches_the_message(spark: SparkSession, broker: BrokerPro
 def test_rows_name_topics_and_partitions_themselves(spark: SparkSession, broker: BrokerProcess) -> None:
     broker.publish("/default/chosen", [], partitions=2)
     frame = spark.sql(
-        "SELECT IF(id < 6, '/default/chosen', '/default/other') AS topic, CAST(IF(id < 6, id % 2, 0) AS INT) AS "
+        "SELECT IF(id < 6, '/default/chosen', '/default/unsplit') AS topic, CAST(IF(id < 6, id % 2, 0) AS INT) AS "
         "partition, CAST(CAST(id AS STRING) AS BINARY) AS payload FROM RANGE(0, 10, 1, 1)"
     )
     write(frame, broker)
     by_part = {
         part: [int(row["payload"]) for row in rows]
-        for topic in ("/default/chosen", "/default/other")
+        for topic in ("/default/chosen", "/default/unsplit")
         for part, rows in read(broker, topic).items()
     }
     assert by_part == {
         "/default/chosen-part-0": [0, 2, 4],
         "/default/chosen-part-1": [1, 3, 5],
-        "/default/other": [6, 7, 8, 9],
+        "/default/unsplit": [6, 7, 8, 9],
     }
-    again = spark.read.format("danube").options(url=broker.url, topic="/default/other").load()
+    again = spark.read.format("danube").options(url=broker.url, topic="/default/unsplit").load()
     write(again, broker, topic="/default/copy")
     assert [row["payload"] for row in read(broker, "/default/copy")["/default/copy"]] == [
         b"6",

@@ -14,8 +14,8 @@ from pydanube.spark.columns import MESSAGE_SCHEMA
 from pydanube.spark.reading import available, read_ranges, read_topic
 from pydanube.spark.topics import resolve
 
-ORDERS = "/default/orders"
-SPLIT = "/default/split"
+ORDERS = "/default/batch-orders"
+SPLIT = "/default/batch-split"
 PARTS = [f"{SPLIT}-part-{number}" for number in (0, 1)]
 
 
@@ -57,7 +57,9 @@ def test_all_columns_of_sealed_and_unsealed_messages(spark: SparkSession, broker
 
 def test_topics_with_partitions_and_patterns(spark: SparkSession, broker: BrokerProcess) -> None:
     wanted = sorted([*range(300), *range(300)])
-    both = source(spark, broker, topicPattern="/default/(orders|spl.*)", columns="topic,partition,payload")
+    both = source(
+        spark, broker, topicPattern="/default/batch-(orders|spl.*)", columns="topic,partition,payload"
+    )
     assert payloads(both) == wanted
     counts = {
         (row.topic, row.partition): row["count"]
@@ -144,11 +146,11 @@ def test_a_view_in_sql(spark: SparkSession, broker: BrokerProcess) -> None:
         ({"topik": ORDERS}, "unknown option 'topik': did you mean topic?"),
         ({"topic": "/default/none"}, "/default/none does not exist"),
         (
-            {"topic": ORDERS, "startingOffsets": '{"/default/orders": 301}'},
-            "offset 301 of /default/orders is not there yet",
+            {"topic": ORDERS, "startingOffsets": f'{{"{ORDERS}": 301}}'},
+            f"offset 301 of {ORDERS} is not there yet",
         ),
         (
-            {"topic": SPLIT, "startingOffsets": '{"/default/split": 1}'},
+            {"topic": SPLIT, "startingOffsets": f'{{"{SPLIT}": 1}}'},
             "has 2 partitions: give the offset of each",
         ),
     ],

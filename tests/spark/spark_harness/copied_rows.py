@@ -14,6 +14,7 @@ BATCHES = 3
 ROWS = BATCHES * MESSAGES_PER_BATCH
 LIVES_MAX = 12
 """More than there are deaths: on a busy machine Spark may give up waiting for its own workers."""
+TRIES_MAX = 3
 
 
 def prepare(broker: BrokerProcess, folder: Path, *, seed: int = 7) -> list[bytes]:
@@ -39,6 +40,16 @@ def stored_payloads(broker: BrokerProcess, topic: str) -> Counter[bytes]:
                 for batch in reader.batches():
                     found.update(batch.column("payload").to_pylist())
     return found
+
+
+def die(broker: BrokerProcess, folder: Path, points: FatalPoints, tasks: int) -> None:
+    """Start Spark until it has met all deaths that are planned."""
+    for _ in range(TRIES_MAX):
+        process = CopyingProcess(broker.url, folder, tasks)
+        assert not process.wait(), "it ended well"
+        if not points.unmet():
+            return
+    raise AssertionError(f"not met after {TRIES_MAX} lives:\n{process.log_tail()}")
 
 
 def live_on(broker: BrokerProcess, folder: Path, tasks: Sequence[int]) -> int:

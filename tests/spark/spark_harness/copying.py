@@ -1,4 +1,4 @@
-"""A Spark process of its own that copies files and a topic into topics by streaming queries, and can be killed."""
+"""Streaming queries that copy files and a topic into topics, and a Spark process of its own for them that can be killed."""
 
 import os
 import signal
@@ -18,6 +18,8 @@ FROM_FILES = "/default/from-files"
 FROM_TOPIC = "/default/from-topic"
 SOURCE = "/default/source"
 MESSAGES_PER_BATCH = 120
+SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "20"}
+"""So that a task has several of them to be killed between."""
 SECONDS_MAX = 240
 
 
@@ -27,11 +29,12 @@ class CopyingProcess:
     def __init__(self, url: str, folder: Path, tasks: int) -> None:
         """`tasks`: over how many the rows of files are spread."""
         harness = Path(__file__).parent.parent
+        paths = [str(harness), os.environ.get("PYTHONPATH", "")]
         self._log = folder / "spark.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "spark_harness.copying", url, str(folder), str(tasks)],
-                env={**os.environ, "PYTHONPATH": str(harness)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -61,34 +64,48 @@ def main(url: str, folder: Path, tasks: int) -> None:
             master="local[2]",
             config={
                 "spark.sql.shuffle.partitions": "2",
-                # So that a task has several batches to be killed between.
-                "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+                **SMALL_BATCHES,
                 "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             },
         )
     )
-    spark.dataSource.register(DyingSource)
-    files = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "files"))
-    messages = (
-        spark.readStream.format("danube")
-        .options(url=url, topic=SOURCE, maxMessagesPerTrigger=MESSAGES_PER_BATCH)
-        .load()
-    )
-    spread = files.selectExpr("value AS payload", "LEFT(value, 2) AS key").repartition(tasks)
-    copy(spread, url, folder, FROM_FILES).trigger(availableNow=True).start().awaitTermination()
-    run_until_caught_up(copy(messages.select("payload", "routing_key"), url, folder, FROM_TOPIC))
+    copies = Copies(spark, url, folder)
+    copies.copy_files(tasks)
+    copies.copy_topic()
 
 
-def copy(rows: DataFrame, url: str, folder: Path, topic: str) -> DataStreamWriter:
-    label = topic.rpartition("/")[2]
-    jvm = SparkSession.active()._jvm
-    assert jvm is not None
-    return (
-        rows.writeStream.format("dying")
-        .options(url=url, topic=topic, fatalPoints=str(folder / "points"), label=label)
-        .option("jvm", jvm.java.lang.ProcessHandle.current().pid())
-        .option("checkpointLocation", str(folder / label))
-    )
+class Copies:
+    """The queries, in a session that has `SMALL_BATCHES`."""
+
+    def __init__(self, spark: SparkSession, url: str, folder: Path) -> None:
+        spark.dataSource.register(DyingSource)
+        self._spark = spark
+        self._url = url
+        self._folder = folder
+
+    def copy_files(self, tasks: int) -> None:
+        files = self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._folder / "files"))
+        spread = files.selectExpr("value AS payload", "LEFT(value, 2) AS key").repartition(tasks)
+        self._writer(spread, FROM_FILES).trigger(availableNow=True).start().awaitTermination()
+
+    def copy_topic(self) -> None:
+        messages = (
+            self._spark.readStream.format("danube")
+            .options(url=self._url, topic=SOURCE, maxMessagesPerTrigger=MESSAGES_PER_BATCH)
+            .load()
+        )
+        run_until_caught_up(self._writer(messages.select("payload", "routing_key"), FROM_TOPIC))
+
+    def _writer(self, rows: DataFrame, topic: str) -> DataStreamWriter:
+        label = topic.rpartition("/")[2]
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return (
+            rows.writeStream.format("dying")
+            .options(url=self._url, topic=topic, fatalPoints=str(self._folder / "points"), label=label)
+            .option("jvm", jvm.java.lang.ProcessHandle.current().pid())
+            .option("checkpointLocation", str(self._folder / label))
+        )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,6 @@ from pydanube.spark.lakehouse.catalogs import Catalog, TablePlace
 from pydanube.spark.lakehouse.sync import LakehouseSync, SyncOptions
 from spark_harness.broker_process import BrokerProcess
 
-DELTA_TASKS = "spark.databricks.delta.snapshotPartitions"
-"""Delta rebuilds a table's state in 50 tasks, whatever its size, if not told otherwise."""
-
 
 class Lake:
     """Tables of one format; `close` takes back what the session was told about them."""
@@ -24,8 +21,7 @@ class Lake:
         self.spark = spark
         self.folder = folder
         self.format = format_
-        self._names = {DELTA_TASKS}
-        spark.conf.set(DELTA_TASKS, "1")
+        self._names: set[str] = set()
 
     def place(self, name: str) -> TablePlace:
         catalog = Catalog("path", name=f"lake_{abs(hash(self.folder))}")
