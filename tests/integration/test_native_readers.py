@@ -197,6 +197,26 @@ async def test_history_is_read_after_a_restart(start_broker: StartBroker) -> Non
     assert await consumer.offsets(267) == list(range(333, 600))
 
 
+async def test_history_comes_in_order_to_a_reader_that_takes_a_little_at_a_time(
+    start_broker: StartBroker,
+) -> None:
+    """What is fetched ahead of it neither comes twice nor leaves a gap, wherever it stops."""
+    broker = await start_broker(storage=SMALL_FILES)
+    native = await broker.native()
+    producer = await native.open_producer(TOPIC)
+    for _ in range(60):
+        await producer.send(producer.batch([bytes(5_000)] * 20))
+    await broker.restart()
+    native = await broker.native()
+    reader = await native.open_reader(TOPIC, at_offset(3), LATEST, credit=(1, 1))
+    found = await reader.offsets(17)
+    while len(found) < 1_197:
+        reader.give(70)
+        found += await reader.offsets(min(60, 1_197 - len(found)))
+    assert found == list(range(3, 1_200))
+    await reader.ended()
+
+
 async def test_a_reader_overtaken_by_retention_is_told(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,9 @@ from pydanube.protocol.native.batch import message_count
 
 log = structlog.get_logger("pydanube.broker")
 
-READ_BYTES_MAX = 4 * 1024 * 1024
-READ_MESSAGES_MAX = 100_000
-"""What is read at once, and held at most beside what the outlet has taken."""
+READ_BYTES_MAX = 2 * 1024 * 1024
+READ_MESSAGES_MAX = 50_000
+"""What is read at once; at most twice as much is held beside what the outlet has taken."""
 
 
 class Reader:
@@ -43,7 +43,11 @@ class Reader:
         self._agenda = agenda
         self._on_closed = on_closed
         self._ahead: deque[Row] = deque()
+        self._refill_below = 0
+        """With fewer entries left of what was fetched, the next are fetched while these are sent."""
         self._reading: asyncio.Task[None] | None = None
+        self._failure: DanubeError | None = None
+        """Why nothing could be read behind what is ahead."""
         self._is_closed = False
 
     def drained(self) -> None:
@@ -53,6 +57,9 @@ class Reader:
     def run(self) -> None:
         """Send what the outlet takes and what is there."""
         if self._is_closed:
+            return
+        if self._failure is not None and not self._ahead:
+            self.end(self._failure)
             return
         end = self._log.committed_end
         if self.end_offset is not None:
@@ -68,6 +75,8 @@ class Reader:
             return
         if self.end_offset is not None and self.next_offset >= self.end_offset:
             self.end()
+        elif len(self._ahead) < self._refill_below:
+            self._fetch_behind(end)
 
     def end(self, error: DanubeError | None = None) -> None:
         """Tell the client that there is nothing more to come, and why."""
@@ -93,13 +102,30 @@ class Reader:
 
     def _refill(self) -> bool:
         """Have something ahead; False if it has to be fetched first."""
+        if self._reading is not None:
+            return False  # these rows are on their way: they must not come twice
+        if self._failure is not None:
+            raise self._failure
         rows = self._read_memory()
         if rows is None:
-            if self._reading is None:
-                self._reading = asyncio.get_running_loop().create_task(self._read_cold())
+            self._fetch(self.next_offset)
             return False
         self._ahead.extend(rows)
+        self._refill_below = 0
         return bool(rows)
+
+    def _fetch_behind(self, end: int) -> None:
+        """Fetch what comes behind the entries at hand: the outlet shall not wait for the disk once it has taken these."""
+        offset = self.next_offset
+        if self._ahead:
+            base, body, _, _ = self._ahead[-1]
+            offset = base + message_count(body)
+        if offset < end:
+            self._fetch(offset)
+
+    def _fetch(self, offset: int) -> None:
+        if self._reading is None and self._failure is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_cold(offset))
 
     def _read_memory(self) -> list[Row] | None:
         try:
@@ -107,8 +133,7 @@ class Reader:
         except OffsetGone as gone:
             raise _gone(self.topic, self.next_offset, gone) from gone
 
-    async def _read_cold(self) -> None:
-        offset = self.next_offset
+    async def _read_cold(self, offset: int) -> None:
         try:
             rows = await self._log.read_cold(
                 offset,
@@ -117,11 +142,12 @@ class Reader:
                 merged_max=self._outlet.merged_max,
             )
             self._ahead.extend(rows)
+            self._refill_below = len(rows) // 2 + 1
         except OffsetGone as gone:
-            self.end(_gone(self.topic, offset, gone))
+            self._failure = _gone(self.topic, offset, gone)
         except DanubeError as error:
             log.error("stored messages cannot be read", topic=self.topic, offset=offset, error=error.text)
-            self.end(error)
+            self._failure = error
         finally:
             self._reading = None
             self._agenda.add(self)

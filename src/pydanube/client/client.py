@@ -8,6 +8,7 @@ from pydanube.client.address import Address
 from pydanube.client.cluster import Cluster, Location
 from pydanube.client.connection import Dialling
 from pydanube.client.consumer import AnyType, Consumer
+from pydanube.client.credit import PREFETCH_ALONE
 from pydanube.client.history import History
 from pydanube.client.outgoing import Batching
 from pydanube.client.position import AnyPosition
@@ -154,7 +155,7 @@ class Client:
         name: str | None = None,
         start: AnyPosition = "latest",
         key_filters: Sequence[str] = (),
-        prefetch_messages: int = 10_000,
+        prefetch_messages: int | None = None,
         prefetch_bytes: int = 8 * 1024 * 1024,
         unacked_max: int = 50_000,
         schema: AnySchema | None = None,
@@ -168,7 +169,8 @@ class Client:
             name: identifies the consumer; a new one is made up if there is none.
             start: where a subscription begins that does not exist yet.
             key_filters: of a key_shared subscription, patterns of the keys to get.
-            prefetch_messages: how many messages may wait here for the application to take them.
+            prefetch_messages: how many messages may wait here for the application to take them; 10,000 where consumers
+                share the messages, 50,000 where one of them gets all.
             prefetch_bytes: how many bytes.
             unacked_max: how many messages may be delivered and neither acked nor nacked.
             schema: the version `decode` reads with, a subject or a SchemaRef, whatever messages were written with;
@@ -194,7 +196,7 @@ class Client:
         *,
         start: AnyPosition = "earliest",
         end: AnyPosition | None = None,
-        prefetch_messages: int = 10_000,
+        prefetch_messages: int = PREFETCH_ALONE,
         prefetch_bytes: int = 8 * 1024 * 1024,
         schema: AnySchema | None = None,
     ) -> Reader:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
 from pydanube.client.ack_ranges import ranges_of
 from pydanube.client.cluster import Cluster
-from pydanube.client.credit import Credit
+from pydanube.client.credit import PREFETCH_ALONE, PREFETCH_SHARED, Credit
 from pydanube.client.inbox import Inbox
 from pydanube.client.message import Message, origin_of
 from pydanube.client.position import AnyPosition, position_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 AnyType = SubscriptionType | Literal["exclusive", "shared", "failover", "key_shared"]
 Delivered = Union[Message, Iterable[Message], "pa.RecordBatch", "pa.Table"]
 """What `ack` and `nack` take: a message, several, or a record batch of `batches()`, whole or filtered."""
+_SHARING: Final = (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
 
 
 class Consumer:
@@ -40,7 +41,7 @@ class Consumer:
         name: str | None,
         start: AnyPosition,
         key_filters: Sequence[str],
-        prefetch_messages: int,
+        prefetch_messages: int | None,
         prefetch_bytes: int,
         unacked_max: int,
         decoder: Callable[[], Awaitable[Decode]],
@@ -48,14 +49,17 @@ class Consumer:
         self.topic: Final = topic
         self.name: Final = check_name(name or f"consumer-{secrets.token_hex(6)}", what="consumer name")
         self._cluster = cluster
+        kind = _type_of(type)
         self._request = pb.Subscribe(
             subscription=check_name(subscription, what="subscription name"),
             consumer=self.name,
-            type=pb.SubscriptionType.Name(_type_of(type).value),
+            type=pb.SubscriptionType.Name(kind.value),
             key_filters=key_filters,
             start=position_of(start, what="start").encode(),
             unacked_max=unacked_max,
         )
+        if prefetch_messages is None:
+            prefetch_messages = PREFETCH_SHARED if kind in _SHARING else PREFETCH_ALONE
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
         self.inbox: Final = Inbox(topic)

@@ -1,6 +1,13 @@
 """How much a broker may send ahead of the application. No I/O."""
 
+from typing import Final
+
 from pydanube.kernel.errors import Rejected
+
+PREFETCH_SHARED: Final = 10_000
+"""Messages that may wait at a consumer that shares them with others: what lies there, nobody else can work on."""
+PREFETCH_ALONE: Final = 50_000
+"""Where nobody else wants them. Small messages in smaller numbers are gone before the broker hears that more may come."""
 
 
 class Credit:

@@ -174,6 +174,20 @@ async def test_memory_is_bounded_by_credit_which_is_renewed_as_messages_are_take
         assert (grants[0], set(grants[1:])) == (40, {20})
 
 
+@pytest.mark.parametrize(
+    ("kind", "messages"),
+    [("shared", 10_000), ("key_shared", 10_000), ("exclusive", 50_000), ("failover", 50_000)],
+)
+async def test_who_gets_all_messages_may_be_sent_more_of_them_ahead(
+    broker: ScriptedBroker, kind: str, messages: int
+) -> None:
+    broker.topic(TOPIC)
+    async with consumer_of(broker, type=kind):
+        await broker.received(frames.CREDIT)
+        grants = [decode_credit(frame.body) for frame in broker.frames if frame.kind == frames.CREDIT]
+        assert grants == [(messages, 8 * 1024 * 1024)]
+
+
 async def test_a_seek_drops_what_is_buffered_and_voids_old_acks(broker: ScriptedBroker) -> None:
     broker.topic(TOPIC).append(batch_of(*[b"%d" % n for n in range(10)]))
     async with consumer_of(broker) as consumer:
