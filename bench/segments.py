@@ -1,8 +1,9 @@
 """`python -m bench.segments`: reading sealed history through the broker's reader, next to Arrow's plain Parquet read.
 
 Both read the same file with the same checks in one thread. The plain read ends with columns in memory; the reader goes
-on to what a subscription is fed with: entry bodies, as batches or as single messages. CPU time is compared, taken
-alternately, since wall time on a shared machine says little.
+on to what a subscription is fed with: entry bodies, as batches or as single messages. Messages that came over gRPC are
+read both ways: merged into batches, as clients of the native protocol get them, and one by one, as clients of gRPC do.
+CPU time is compared, taken alternately, since wall time on a shared machine says little.
 """
 
 import asyncio
@@ -49,6 +50,8 @@ class Scenario:
     messages_max: int
     bytes_max: int
     """What a subscription asks for at once."""
+    merged_max: int = 0
+    """Messages it takes in a merged batch; a client of the native protocol by default as many as here."""
 
     @property
     def came_as_rows(self) -> bool:
@@ -58,6 +61,8 @@ class Scenario:
 SCENARIOS = (
     Scenario("batches 1000 × 128 B", 128, 1000, 100_000, 4 << 20),
     Scenario("batches 1000 × 1 KiB", 1024, 1000, 100_000, 4 << 20),
+    Scenario("gRPC rows 128 B, merged", 128, 1, 100_000, 4 << 20, 2500),
+    Scenario("gRPC rows 1 KiB, merged", 1024, 1, 100_000, 4 << 20, 2500),
     Scenario("gRPC rows 128 B", 128, 1, 1000, 1 << 20),
     Scenario("gRPC rows 1 KiB", 1024, 1, 1000, 1 << 20),
 )
@@ -146,7 +151,12 @@ async def _read_all(reader: SegmentReader, descriptor: SegmentDescriptor, scenar
     offset = descriptor.start_offset
     while offset < descriptor.next_offset:
         rows = await reader.read(
-            TOPIC, descriptor, offset, messages_max=scenario.messages_max, bytes_max=scenario.bytes_max
+            TOPIC,
+            descriptor,
+            offset,
+            messages_max=scenario.messages_max,
+            bytes_max=scenario.bytes_max,
+            merged_max=scenario.merged_max,
         )
         offset = rows[-1][0] + message_count(rows[-1][1])
 

@@ -35,9 +35,10 @@ class GroupPublishers:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._numbers = _number(batch)
-        count = int(self._numbers.max()) + 1
-        firsts = np.empty(count, np.int64)
-        firsts[self._numbers[::-1]] = np.arange(batch.num_rows - 1, -1, -1)
+        firsts = np.zeros(1, np.int64)
+        if self._numbers.size:
+            firsts = np.empty(int(self._numbers.max()) + 1, np.int64)
+            firsts[self._numbers[::-1]] = np.arange(batch.num_rows - 1, -1, -1)
         self._publishers = _publishers(batch, firsts)
         self._sizes = np.array([publisher.ByteSize() + _FIELD_BYTES for publisher in self._publishers])
         self.are_short: Final = bool(self._sizes.max() <= PUBLISHER_BYTES_MAX)
@@ -51,9 +52,9 @@ class GroupPublishers:
 
     def named(self, start: int, end: int) -> Named:
         """Those of the messages from `start` on, up to `end` or as many as fit in a head."""
-        own = self._numbers[start:end]
         if len(self._publishers) == 1:
             return Named(self._publishers, None, end)
+        own = self._numbers[start:end]
         if self._all_bytes <= _FEW_BYTES:
             return Named(self._publishers, own.astype(np.uint16), end)
         numbers, firsts, places = np.unique(own, return_index=True, return_inverse=True)
@@ -66,8 +67,8 @@ class GroupPublishers:
 
 
 def _number(batch: pa.RecordBatch) -> Numbers:
-    """Numbers that are the same for messages of the same publisher, from 0 on without a gap."""
-    numbers = np.zeros(batch.num_rows, np.int64)
+    """Numbers that are the same for messages of the same publisher, from 0 on without a gap; none if there is one."""
+    numbers = np.zeros(0, np.int64)
     for name in ("producer_id", "producer_name", "broker_addr", "subscription_name"):
         column = batch.column(name)
         if _is_uniform(column):
@@ -76,7 +77,9 @@ def _number(batch: pa.RecordBatch) -> Numbers:
             column = column.dictionary_encode()
         # A null is a value of its own here.
         codes = column.indices.fill_null(-1).to_numpy().astype(np.int64) + 1
-        combined = pa.array(numbers * (len(column.dictionary) + 1) + codes).dictionary_encode()
+        if numbers.size:
+            codes += numbers * (len(column.dictionary) + 1)
+        combined = pa.array(codes).dictionary_encode()
         numbers = combined.indices.to_numpy().astype(np.int64)
     return numbers
 

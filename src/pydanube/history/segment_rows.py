@@ -300,6 +300,11 @@ class RowGroup:
 
     def _find_pieces(self) -> Runs:
         """Messages that share what those of a batch have to, and whether they become one or rows."""
+        if self._request_ids.null_count == 0:
+            # Rows share nothing: what differs between them need not be found, unless some are timed.
+            timed = self._is_timed if self._is_timed is not None else np.zeros(1, np.bool_)
+            ends = np.append(np.flatnonzero(timed[1:] != timed[:-1]) + 1, len(self._append_ms))
+            return Runs(ends, np.full(len(ends), ROWS, np.int8))
         came_as_row = self._request_ids.is_valid().to_numpy(zero_copy_only=False)
         shared = [self._append_ms, self._producer_ids, self._name_numbers]
         if self._reserved is not None:
