@@ -200,7 +200,7 @@ class Consumer:
     def _ranges_of_batch(
         self, batch: "pa.RecordBatch | pa.Table"
     ) -> list[tuple[SubscribedTopic, int, list[tuple[int, int]]]]:
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415
 
         metadata = batch.schema.metadata or {}
         if b"topic" not in metadata or b"generation" not in metadata or "offset" not in batch.schema.names:
@@ -211,10 +211,13 @@ class Consumer:
         offsets = batch.column("offset").drop_null()
         if not len(offsets):
             return []
-        bounds = pc.min_max(offsets).as_py()
-        first, last = bounds["min"], bounds["max"]
-        is_whole = last - first + 1 == len(offsets)
-        ranges = [(first, last)] if is_whole else ranges_of(offsets.to_pylist())
+        if isinstance(offsets, pa.ChunkedArray):
+            offsets = offsets.combine_chunks()
+        first = offsets[0].as_py()
+        if pa.arange(first, first + len(offsets)).equals(offsets):  # as it was delivered: the way of most
+            ranges = [(first, first + len(offsets) - 1)]
+        else:
+            ranges = ranges_of(offsets.to_pylist())
         return [(feed, int(metadata[b"generation"]), ranges)]
 
     def _feed(self, topic: str) -> SubscribedTopic:

@@ -160,6 +160,18 @@ async def test_what_was_not_acked_comes_again_after_a_lost_connection(broker: Sc
     assert [(m.payload, m.attempt) for m in again] == [(b"b", 2), (b"c", 2)]
 
 
+async def test_acking_rows_of_a_batch_acks_no_others(broker: ScriptedBroker) -> None:
+    broker.topic(TOPIC).append(batch_of(b"a", b"b", b"c", b"d"))
+    async with consumer_of(broker) as consumer:
+        batch = await anext(aiter(consumer.batches()))
+        await consumer.ack(
+            pa.concat_batches([batch.slice(0, 1), batch.slice(0, 1), batch.slice(2, 1)]), confirm=True
+        )
+        assert acked(broker) == [0, 2]
+        await consumer.ack(pa.Table.from_batches([batch.slice(0, 2), batch.slice(2)]), confirm=True)
+        assert acked(broker) == [0, 1, 2, 3]
+
+
 async def test_memory_is_bounded_by_credit_which_is_renewed_as_messages_are_taken(
     broker: ScriptedBroker,
 ) -> None:
