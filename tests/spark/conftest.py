@@ -72,6 +72,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     gc.freeze()
     yield session
     session.stop()
+    # Else libraries would complain at the end about what nobody has given back.
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
