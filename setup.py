@@ -14,6 +14,7 @@ from setuptools import Extension, setup
 HOT_MODULES = [
     f"src/pydanube/{module}.py"
     for module in (
+        "kernel/checksums",
         "kernel/distribution",
         "protocol/messages",
         "protocol/native/frames",
@@ -21,6 +22,7 @@ HOT_MODULES = [
         "protocol/native/batch",
         "protocol/native/timing",
         "protocol/native/ipc_message",
+        "protocol/native/payload_batch",
         "protocol/native/head",
         "protocol/native/checking",
         "protocol/http2/frames",
