@@ -23,6 +23,8 @@ class ReservedAttributes:
 
     timing: npt.NDArray[np.int64]
     """One row for each of TIMING_ATTRIBUTES, one column per message; 0 where a message has none."""
+    has_timing: npt.NDArray[np.bool_]
+    """Whether a message has any of them, be it 0: only a row can say that."""
     compaction_keys: pa.BinaryArray
     others: pa.MapArray
     """The attributes that are not reserved; null where a message has no others."""
@@ -43,11 +45,17 @@ def find_reserved(attributes: pa.MapArray) -> ReservedAttributes | None:
     offsets = attributes.offsets.to_numpy()
     message_of = np.repeat(np.arange(len(attributes)), np.diff(offsets))
     timing = np.zeros((len(TIMING_ATTRIBUTES), len(attributes)), np.int64)
+    has_timing = np.zeros(len(attributes), np.bool_)
     for times, name in zip(timing, TIMING_ATTRIBUTES, strict=True):
         chosen = pc.equal(keys, name)
-        times[message_of[chosen.to_numpy(zero_copy_only=False)]] = _milliseconds(name, items.filter(chosen))
+        messages = message_of[chosen.to_numpy(zero_copy_only=False)]
+        times[messages] = _milliseconds(name, items.filter(chosen))
+        has_timing[messages] = True
     return ReservedAttributes(
-        timing, _compaction_keys(keys, items, message_of, len(attributes)), _others(attributes, is_reserved)
+        timing,
+        has_timing,
+        _compaction_keys(keys, items, message_of, len(attributes)),
+        _others(attributes, is_reserved),
     )
 
 

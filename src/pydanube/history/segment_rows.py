@@ -290,8 +290,8 @@ class RowGroup:
         """Runs for who takes merged batches."""
         ends, kinds = self._pieces
         can_merge = kinds == ROWS
-        if self._is_timed is not None:
-            can_merge &= ~self._is_timed[ends - 1]
+        if self._reserved is not None:
+            can_merge &= ~self._reserved.has_timing[ends - 1]
         if not can_merge.any() or not self._publishers.are_short:
             return self._runs
         merging = Runs(ends, np.where(can_merge, np.int8(MERGED), kinds)).joined()
@@ -302,13 +302,13 @@ class RowGroup:
         """Messages that share what those of a batch have to, and whether they become one or rows."""
         if self._request_ids.null_count == 0:
             # Rows share nothing: what differs between them need not be found, unless some are timed.
-            timed = self._is_timed if self._is_timed is not None else np.zeros(1, np.bool_)
+            timed = self._reserved.has_timing if self._reserved is not None else np.zeros(1, np.bool_)
             ends = np.append(np.flatnonzero(timed[1:] != timed[:-1]) + 1, len(self._append_ms))
             return Runs(ends, np.full(len(ends), ROWS, np.int8))
         came_as_row = self._request_ids.is_valid().to_numpy(zero_copy_only=False)
         shared = [self._append_ms, self._producer_ids, self._name_numbers]
         if self._reserved is not None:
-            shared += list(self._reserved.timing)
+            shared += [*self._reserved.timing, self._reserved.has_timing]
         differs = came_as_row[1:] != came_as_row[:-1]
         for values in shared:
             differs |= values[1:] != values[:-1]

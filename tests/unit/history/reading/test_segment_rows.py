@@ -160,3 +160,12 @@ def test_values_no_writer_writes_are_refused(
 ) -> None:
     with pytest.raises(DamagedSegmentError, match=why):
         make_group([make_message(0), make_message(1) | fields])
+
+
+def test_a_row_that_says_it_has_no_delay_is_not_merged(make_group: MakeGroup, make_message: Make) -> None:
+    said = [("x-deliver-at", "0")]
+    messages = _run(make_message, 0, 2 * RUN + 1, request_id=1)
+    messages[RUN] |= {"attributes": said}
+    rows = make_group(messages).rows(0, **WHOLE, merged_max=1000)
+    assert _shape(rows) == [(0, RUN, True), (RUN, 1, False), (RUN + 1, RUN, True)]
+    assert dict(StreamMessage.FromString(rows[1][1]).attributes) == dict(said)
