@@ -1,6 +1,6 @@
 """The rows of a table published into a topic, each once, also when the job is run again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -22,12 +22,6 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
     ICEBERG = "iceberg"
     DELTA = "delta"
-
-
-_VERSION_OPTIONS: Final[Mapping[TableFormat, str]] = {
-    TableFormat.ICEBERG: "snapshot-id",
-    TableFormat.DELTA: "versionAsOf",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +87,9 @@ def as_messages(rows: DataFrame, replay: TableReplay) -> DataFrame:
 def _rows(spark: SparkSession, replay: TableReplay) -> DataFrame:
     reader = spark.read.format(replay.format.value)
     if replay.version is not None:
-        option = _VERSION_OPTIONS.get(replay.format)
-        if option is None:
+        if replay.format is TableFormat.PARQUET:
             raise Rejected(f"{replay.format} files have no versions: --version goes with iceberg and delta")
-        reader = reader.option(option, replay.version)
+        reader = reader.option("versionAsOf", replay.version)
     is_path = "/" in replay.table or "*" in replay.table or replay.format is TableFormat.PARQUET
     rows = reader.load(replay.table) if is_path else reader.table(replay.table)
     return rows if replay.where is None else rows.where(replay.where)
