@@ -170,10 +170,11 @@ class DirectoryStore:
 
     def _below_directory(self, directory: Path, step: Callable[[], T]) -> T:
         for _ in range(_ROUNDS - 1):
-            self._make_directories(directory)
             try:
+                self._make_directories(directory)
                 return step()
             except FileNotFoundError:
+                # Whoever deletes the last object of a directory removes it, and those above that have become empty.
                 continue
         self._make_directories(directory)
         return step()

@@ -31,6 +31,27 @@ def no_links(number: int) -> object:
     return refuse
 
 
+async def test_a_directory_that_others_remove_while_it_is_made_is_made_again(
+    store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_bytes("ns/other/1", b"")
+    make, removed = Path.mkdir, []
+
+    def make_too_late(path: Path, *args: int) -> None:
+        if path.name == "topic" and not removed:
+            # As a deletion does that takes away the last object of a namespace.
+            removed.append(path.parent)
+            (tmp_path / "objects/ns/other/1").unlink()
+            (tmp_path / "objects/ns/other").rmdir()
+            path.parent.rmdir()
+        make(path, *args)
+
+    monkeypatch.setattr(Path, "mkdir", make_too_late)
+    await store.put_file("ns/topic/1", spooled(tmp_path))
+    assert removed
+    assert await store.read_whole("ns/topic/1", size_max=100) == b"data"
+
+
 async def test_a_file_is_moved_not_copied(store: DirectoryStore, tmp_path: Path) -> None:
     file = spooled(tmp_path)
     inode = file.stat().st_ino
