@@ -14,17 +14,17 @@ from queue import Queue
 from threading import Thread
 from typing import BinaryIO
 
+from pydanube.history.convert_answer import answered
+
 NICENESS = 10
 """The kernel makes the priority of disk accesses follow from it."""
 
 
 def main() -> None:
+    # Not before everything is loaded: on a busy machine that would take minutes at such a priority.
     _give_way()
     # The interrupt key reaches every process of a terminal, but when to end is the broker's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Loading this is half a second of a core, which the broker may want: not before giving way.
-    from pydanube.history.convert_answer import answered  # noqa: PLC0415
-
     answers = _claim_output()
     lines: Queue[bytes] = Queue(maxsize=1)
     Thread(target=_read_lines, args=(lines,), daemon=True).start()
