@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from pydanube.client import blocking
 from pydanube.protocol.native.removed import REMOVED_ATTRIBUTE
 from pydanube.spark.connection import Connection
 from pydanube.spark.registration import register
@@ -52,9 +53,9 @@ def read_topic(
         end=Wanted.of(end, otherwise="latest", what="end"),
     )
     with connection.client() as client:
-        fixed = fix_ranges(client, options)
-    ranges = {name: one for name, (one,) in fixed.items()}
-    return read_ranges(spark, connection, ranges, columns=columns, store=store)
+        ranges = {name: one for name, (one,) in fix_ranges(client, options).items()}
+        by_spark, by_source = _divide(spark, client, ranges)
+    return _frame(spark, connection, by_spark, by_source, columns, store)
 
 
 def read_ranges(
@@ -66,18 +67,37 @@ def read_ranges(
     store: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Exactly these offsets, by the names of parts, without those whose messages were removed."""
-    columns = ALL_COLUMNS if columns is None else columns
+    with connection.client() as client:
+        by_spark, by_source = _divide(spark, client, ranges)
+    return _frame(spark, connection, by_spark, by_source, columns, store)
+
+
+def _divide(
+    spark: SparkSession, client: blocking.Client, ranges: Mapping[str, range]
+) -> tuple[dict[TopicPart, list[Slice]], dict[str, list[range]]]:
+    """What Spark reads itself, and what the data source has to."""
     by_spark: dict[TopicPart, list[Slice]] = {}
     by_source: dict[str, list[range]] = {}
-    with connection.client() as client:
-        for name, wanted in ranges.items():
-            part = TopicPart.of_name(name)
-            segments = client.history.segments(name, wanted.start) if wanted else []
-            for piece in cover(part, segments, wanted):
-                if _can_spark_read(spark, piece):
-                    by_spark.setdefault(part, []).append(piece)
-                else:
-                    by_source.setdefault(name, []).append(range(piece.start, piece.end))
+    for name, wanted in ranges.items():
+        part = TopicPart.of_name(name)
+        segments = client.history.segments(name, wanted.start) if wanted else []
+        for piece in cover(part, segments, wanted):
+            if _can_spark_read(spark, piece):
+                by_spark.setdefault(part, []).append(piece)
+            else:
+                by_source.setdefault(name, []).append(range(piece.start, piece.end))
+    return by_spark, by_source
+
+
+def _frame(  # noqa: PLR0917
+    spark: SparkSession,
+    connection: Connection,
+    by_spark: Mapping[TopicPart, Sequence[Slice]],
+    by_source: Mapping[str, Sequence[range]],
+    columns: Sequence[str] | None,
+    store: Mapping[str, str] | None,
+) -> DataFrame:
+    columns = ALL_COLUMNS if columns is None else columns
     frames = [_from_files(spark, part, pieces, columns) for part, pieces in by_spark.items()]
     if by_source or not frames:
         frames.append(_from_source(spark, connection, by_source, columns, store or {}))
