@@ -81,6 +81,7 @@ HOT_MODULES = [
         "wire/intake",
         "wire/native_limits",
         "wire/native_server",
+        "wire/native_requests",
         "wire/native_connection",
         "wire/grpc_connection",
         "wire/producer_service",

@@ -11,12 +11,9 @@ import asyncio
 import json
 import random
 import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -26,6 +23,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.partner import partner
 from pydanube.client.encoding import Common, Sender, encode_columns, encode_payloads
 from pydanube.client.outgoing import UNTIMED
 from pydanube.client.producer import chunks
@@ -47,19 +45,6 @@ READ_BYTES: Final = 256 * 1024
 """What the event loop reads at a time."""
 BUFFERS_PER_SEND_MAX: Final = 1024
 TOPIC: Final = TopicName.parse("/default/bench")
-
-_PARTNER: Final = """
-import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as peer:
-    buffer = bytearray(1 << 20)
-    while sys.argv[2] == "take" and peer.recv_into(buffer):
-        pass
-    while sys.argv[2] == "give":
-        try:
-            peer.sendall(FRAMES)
-        except OSError:
-            break
-"""
 
 Step = Callable[[], int]
 """Does its work once and says for how many messages."""
@@ -106,22 +91,6 @@ class Publishing:
         first = self.turn() // GROUP_BATCHES * GROUP_BATCHES
         numbers = range(first, first + GROUP_BATCHES)
         return [part for number in numbers for part in (self.heads[number], self.bodies[number])]
-
-
-@contextmanager
-def _partner(what: str, frame: bytes = b"") -> Iterator[socket.socket]:
-    """A process at the other end of a connection that takes, or gives, as fast as it can."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, tempfile.TemporaryDirectory() as scratch:
-        program = Path(scratch) / "partner.py"
-        program.write_text(f"FRAMES = {frame!r}\n{_PARTNER}")
-        process = subprocess.Popen([sys.executable, str(program), str(listening.getsockname()[1]), what])
-        try:
-            ours, _ = listening.accept()
-            with ours:
-                yield ours
-        finally:
-            process.kill()
-            process.wait()
 
 
 def _send(ours: socket.socket, parts: list[bytes]) -> None:
@@ -243,7 +212,7 @@ def accounts(size: int, batch: int, rounds: int, messages: int, folder: Path) ->
     work = Publishing(size, batch)
     body = work.bodies[0]
     frame = publish_header(1, 1, 1, len(body)) + body
-    with _partner("take") as taker, _partner("give", frame) as giver:
+    with partner() as taker, partner(frame) as giver:
         sides = {"client": client_steps(work, taker), "broker": broker_steps(work, giver, folder)}
         spent: dict[tuple[str, str], list[float]] = {}
         for _ in range(rounds):

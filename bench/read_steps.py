@@ -9,13 +9,8 @@ the caches. Left out is what happens once per batch or read: wakes, credit, the 
 import json
 import random
 import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from statistics import median
 from types import SimpleNamespace
 from typing import Any, Final
@@ -24,6 +19,7 @@ import click
 import pyarrow as pa
 from crc32c import crc32c
 
+from bench.partner import partner
 from pydanube.client.incoming import Delivery, IncomingFrames
 from pydanube.client.message import Unpacked
 from pydanube.protocol.native import arrow, frames
@@ -38,17 +34,6 @@ RING_BYTES: Final = 48 << 20
 READ_BYTES: Final = 256 * 1024
 """What an event loop reads at a time when it brings its own buffer."""
 TOPIC: Final = "/default/bench"
-
-_BROKER: Final = """
-import socket, sys
-frame = open(sys.argv[2], "rb").read()
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as peer:
-    while True:
-        try:
-            peer.sendall(frame)
-        except OSError:
-            break
-"""
 
 Step = Callable[[], int]
 """Does its work once and says for how many messages."""
@@ -77,23 +62,6 @@ class Reading:
         """The one that was not touched for longest."""
         self._turn = (self._turn + 1) % len(self.items)
         return self.items[self._turn]
-
-
-@contextmanager
-def _giver(frame: bytes) -> Iterator[socket.socket]:
-    """A process at the other end of a connection that sends the frame again and again."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, tempfile.TemporaryDirectory() as scratch:
-        sent = Path(scratch) / "frame"
-        sent.write_bytes(frame)
-        port = str(listening.getsockname()[1])
-        process = subprocess.Popen([sys.executable, "-c", _BROKER, port, str(sent)])
-        try:
-            ours, _ = listening.accept()
-            with ours:
-                yield ours
-        finally:
-            process.kill()
-            process.wait()
 
 
 def steps(work: Reading, giver: socket.socket, giver_of_chunks: socket.socket) -> dict[str, Step]:
@@ -161,7 +129,7 @@ def account(size: int, batch: int, rounds: int) -> dict[str, tuple[float, float]
     """Least and median of the microseconds a message, by step."""
     work = Reading(size, batch)
     spent: dict[str, list[float]] = {}
-    with _giver(work.frame()) as giver, _giver(work.frame()) as giver_of_chunks:
+    with partner(work.frame()) as giver, partner(work.frame()) as giver_of_chunks:
         taken = steps(work, giver, giver_of_chunks)
         for _ in range(rounds):
             for name, step in taken.items():

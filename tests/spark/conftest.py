@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract" / "stores"))
 pytest.register_assert_rewrite("spark_harness")
 
+from peer_servers import PeerServer, start_seaweedfs  # noqa: E402
 from spark_harness.broker_process import BrokerProcess, StartBroker  # noqa: E402
 
 from pydanube.spark.lakehouse.catalogs import Catalog, TablePlace  # noqa: E402
@@ -107,3 +109,11 @@ def _brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBroker]:
     finally:
         for broker in started:
             broker.kill()
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerServer]:
+    """A store that speaks S3, for the tests of a module."""
+    server = start_seaweedfs(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.stop()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from peer_servers import BUCKET, WRITER, PeerServer
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 from spark_harness.broker_process import BrokerProcess, StartBroker
@@ -24,21 +25,10 @@ from pydanube.spark.lakehouse.catalogs import Catalog, TablePlace
 from pydanube.spark.object_store import object_store_config
 from pydanube.stores.settings import Backend, DurableSettings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract" / "stores"))
-
-from peer_servers import BUCKET, WRITER, PeerServer, start_seaweedfs
-
 SECONDS_MAX = 250
 """On a machine that has much else to do."""
 pytestmark = pytest.mark.timeout(2 * SECONDS_MAX)
 TOPIC = "/default/shipped"
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerServer]:
-    server = start_seaweedfs(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,13 @@ import click
 
 
 class NamedValue(click.ParamType[tuple[str, str]]):
-    """`name=value` of what is named, for the error that says it is none."""
+    """`name=value` of what is named, for the error that says it is none; names may have to begin with a prefix."""
 
     name = "name=value"
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, prefix: str = "") -> None:
         self._what = what
+        self._prefix = prefix
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -19,6 +20,6 @@ class NamedValue(click.ParamType[tuple[str, str]]):
         if isinstance(value, tuple):
             return value[0], value[1]
         name, equals, text = str(value).partition("=")
-        if not name or not equals:
-            self.fail(f"{value!r} is no {self._what}: expected NAME=VALUE", param, ctx)
+        if not equals or not name.startswith(self._prefix) or name == self._prefix:
+            self.fail(f"{value!r} is no {self._what}: expected {self._prefix}NAME=VALUE", param, ctx)
         return name, text

@@ -13,6 +13,7 @@ import click
 from pydanube.cli.admin_connection import Command
 from pydanube.cli.credentials import credential_options, given
 from pydanube.cli.failures import INTERRUPTED, Url
+from pydanube.cli.named_value import NamedValue
 from pydanube.kernel.errors import DanubeError
 
 if TYPE_CHECKING:
@@ -92,22 +93,6 @@ class SparkJob:
         )
 
 
-class _Setting(click.ParamType[tuple[str, str]]):
-    """`spark.some.name=value`."""
-
-    name = "name=value"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value[0], value[1]
-        name, equals, text = str(value).partition("=")
-        if not equals or not name.startswith("spark."):
-            self.fail(f"{value!r} is no setting of Spark: expected spark.NAME=VALUE", param, ctx)
-        return name, text
-
-
 _jars_dir: Final = click.option(
     "--jars-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -156,7 +141,11 @@ def spark_options(command: Command) -> Command:
     )
     @jars_options
     @click.option(
-        "--conf", "config", type=_Setting(), multiple=True, help="A setting of Spark; wins over all others."
+        "--conf",
+        "config",
+        type=NamedValue("setting of Spark", prefix="spark."),
+        multiple=True,
+        help="A setting of Spark; wins over all others.",
     )
     @click.option(
         "--store",

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import Message
 
-from pydanube.broker.batches import prepare_for_batches
 from pydanube.kernel.errors import Conflict, DanubeError, ErrorCode, Rejected, Unavailable
-from pydanube.kernel.positions import CURSOR, Position, PositionKind
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.native import frames
 from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MERGED_COLUMNS
@@ -28,7 +26,15 @@ from pydanube.wire.native_channels import (
     ConsumerChannel,
     DeliveryChannel,
     ProducerChannel,
-    ReaderChannel,
+)
+from pydanube.wire.native_requests import (
+    close_channel,
+    look_up,
+    no_channel,
+    open_producer,
+    open_reader,
+    seek,
+    subscribe,
 )
 from pydanube.wire.native_server import NativeServer
 
@@ -291,7 +297,7 @@ class NativeConnection(ServedConnection):
                 channel.publish(frame)
             else:
                 self.server.publish_calls.errors += 1
-                self.fail(frame.channel, frame.request, _no_channel(frame, "producer"))
+                self.fail(frame.channel, frame.request, no_channel(frame, "producer"))
         elif kind in (frames.CREDIT, frames.ACK, frames.NACK):
             self._handle_flow(frame)
         elif kind == frames.PING:
@@ -301,17 +307,17 @@ class NativeConnection(ServedConnection):
         elif kind == frames.PONG:
             pass  # hearing it was all that mattered
         elif kind == frames.LOOKUP:
-            self._answered(frame, self._look_up)
+            self._look_up(frame)
         elif kind == frames.OPEN_PRODUCER:
-            self._open(frame, self._open_producer(frame))
+            self._open(frame, open_producer(self, frame))
         elif kind == frames.SUBSCRIBE:
-            self._open(frame, self._subscribe(frame))
+            self._open(frame, subscribe(self, frame))
         elif kind == frames.OPEN_READER:
-            self._open(frame, self._open_reader(frame))
+            self._open(frame, open_reader(self, frame))
         elif kind == frames.SEEK:
-            self._run(frame, self._seek(frame))
+            self._run(frame, seek(self, frame))
         elif kind == frames.CLOSE:
-            self._run(frame, self._close_channel(frame))
+            self._run(frame, close_channel(self, frame))
         else:
             raise _violation(f"frame type {kind} is not for a client to send")
 
@@ -343,7 +349,7 @@ class NativeConnection(ServedConnection):
             if isinstance(channel, ConsumerChannel):
                 self.answer(frames.ACKED, frame.channel, frame.request)
             else:
-                self.fail(frame.channel, frame.request, _no_channel(frame, "consumer"))
+                self.fail(frame.channel, frame.request, no_channel(frame, "consumer"))
 
     def _welcome(self, frame: Frame) -> None:
         if frame.kind != frames.HELLO:
@@ -380,108 +386,9 @@ class NativeConnection(ServedConnection):
     # Requests
 
     def _look_up(self, frame: Frame) -> None:
-        topic = parse(pb.Lookup, frame.body).topic
-        partitions = self.broker.partitions(topic)
-        advertised = self.server.advertised
-        self.answer(
-            frames.LOOKED_UP,
-            0,
-            frame.request,
-            pb.LookedUp(
-                here=True,
-                connect_url=advertised.connect_url,
-                broker_url=advertised.broker_url,
-                proxy=advertised.is_proxied,
-                partitions=partitions,
-            ),
-        )
-
-    async def _open_producer(self, frame: Frame) -> None:
-        request = parse(pb.OpenProducer, frame.body)
-        await prepare_for_batches()
-        session = await self.broker.open_producer(
-            topic_name=request.topic,
-            producer_name=request.name,
-            dispatch=request.dispatch,
-            exclusive=request.exclusive,
-            subject=request.schema_subject or None,
-            idempotent=request.idempotent,
-            epoch=request.epoch if request.HasField("epoch") else None,
-        )
-        producer = session.producer
-        self.channels[frame.channel] = ProducerChannel(self, frame.channel, producer, session.epoch)
-        self.answer(
-            frames.PRODUCER_OPENED,
-            frame.channel,
-            frame.request,
-            pb.ProducerOpened(
-                producer_id=producer.id,
-                epoch=session.epoch,
-                last_sequence=session.last_sequence,
-                message_bytes_max=producer.topic.policies.max_message_size,
-            ),
-        )
-
-    async def _subscribe(self, frame: Frame) -> None:
-        request = parse(pb.Subscribe, frame.body)
-        consumer = await self.broker.subscribe(
-            topic_name=request.topic,
-            subscription_name=request.subscription,
-            consumer_name=request.consumer,
-            kind=request.type,
-            key_filters=tuple(request.key_filters),
-            start=_position(request.start),
-        )
-        limits = self.server.limits
-        unacked_max = min(request.unacked_max or limits.unacked_default, limits.unacked_max)
-        channel = ConsumerChannel(self, frame.channel, consumer, unacked_max)
-        channel.session = self.broker.receive(consumer.id, channel)  # sends nothing yet: there is no credit
-        self.channels[frame.channel] = channel
-        self.answer(
-            frames.SUBSCRIBED,
-            frame.channel,
-            frame.request,
-            pb.Subscribed(
-                consumer_id=consumer.id,
-                next_offset=consumer.subscription.next_offset,
-                dispatch=pb.Dispatch.Name(self.broker.dispatch_of(consumer)),
-            ),
-        )
-
-    async def _open_reader(self, frame: Frame) -> None:
-        request = parse(pb.OpenReader, frame.body)
-        channel = ReaderChannel(self, frame.channel)
-        channel.reader = await self.broker.open_reader(
-            topic_name=request.topic,
-            start=_position(request.start),
-            end=_position(request.end) if request.HasField("end") else None,
-            outlet=channel,
-        )
-        self.channels[frame.channel] = channel
-        opened = pb.ReaderOpened(next_offset=channel.reader.next_offset)
-        if channel.reader.end_offset is not None:
-            opened.end_offset = channel.reader.end_offset
-        self.answer(frames.READER_OPENED, frame.channel, frame.request, opened)
-
-    async def _seek(self, frame: Frame) -> None:
-        channel = self.channels.get(frame.channel)
-        if not isinstance(channel, ConsumerChannel):
-            raise _no_channel(frame, "consumer")
-        request = parse(pb.Seek, frame.body)
-        next_offset = await self.broker.seek(channel.consumer, _position(request.position))
-        self.answer(frames.SEEKED, frame.channel, frame.request, pb.Seeked(next_offset=next_offset))
-
-    async def _close_channel(self, frame: Frame) -> None:
-        channel = self.channels.pop(frame.channel, None)
-        if channel is None:
-            raise _no_channel(frame, "open")
-        await channel.close()
-        self.answer(frames.CLOSED, frame.channel, frame.request)
-
-    def _answered(self, frame: Frame, handler: Callable[[Frame], None]) -> None:
         with self.server.request_calls:
             try:
-                handler(frame)
+                look_up(self, frame)
             except DanubeError as error:
                 self.fail(frame.channel, frame.request, error)
 
@@ -584,19 +491,6 @@ class NativeConnection(ServedConnection):
     def _mark_dirty(self) -> None:
         self._dirty = True
         self.server.write_pass.add(self)
-
-
-def _position(message: pb.Position) -> Position:
-    try:
-        kind = PositionKind(message.kind)
-    except ValueError:
-        raise Rejected(f"unknown kind of position {message.kind}: 0 to {max(PositionKind)}") from None
-    return CURSOR if kind is PositionKind.CURSOR else Position(kind, message.value)
-
-
-def _no_channel(frame: Frame, what: str) -> Rejected:
-    text = f"this connection has no {what} channel {frame.channel}: open it first"
-    return Rejected(text, ErrorCode.CHANNEL_UNKNOWN)
 
 
 def _violation(text: str) -> Rejected:

