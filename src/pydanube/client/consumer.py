@@ -62,7 +62,7 @@ class Consumer:
             prefetch_messages = PREFETCH_SHARED if kind in _SHARING else PREFETCH_ALONE
         Credit(prefetch_messages, prefetch_bytes)  # refused here, not when the topic is found
         self._prefetch = (prefetch_messages, prefetch_bytes)
-        self.inbox: Final = Inbox(topic)
+        self.inbox: Final = Inbox(topic, on_waiting=self._send_acks)
         self._make_decoder = decoder
         self._decode: Decode | None = None
         self._feeds: dict[str, SubscribedTopic] = {}
@@ -143,7 +143,8 @@ class Consumer:
     def ack(self, delivered: Delivered, *, confirm: bool = False) -> Awaitable[None]:
         """Tell the broker that messages are done with: a message, several, or a record batch.
 
-        Acks leave as ranges at the end of the loop's tick. Awaiting this with `confirm` waits until the broker has them.
+        Acks leave as ranges, when the application waits for more messages or a few milliseconds later. Awaiting this with
+        `confirm` sends them at once and waits until the broker has them.
         """
         if type(delivered) is Message:
             # Written out, because it is done for every message.
@@ -159,6 +160,10 @@ class Consumer:
             return self._confirm()
         assert self._sent is not None
         return self._sent
+
+    def _send_acks(self) -> None:
+        for feed in self._feeds.values():
+            feed.send_acks()
 
     async def _confirm(self) -> None:
         for feed in self._feeds.values():
@@ -202,13 +207,17 @@ class Consumer:
     ) -> list[tuple[SubscribedTopic, int, list[tuple[int, int]]]]:
         import pyarrow as pa  # noqa: PLC0415
 
-        metadata = batch.schema.metadata or {}
-        if b"topic" not in metadata or b"generation" not in metadata or "offset" not in batch.schema.names:
+        schema = batch.schema
+        place = schema.get_field_index("offset")
+        metadata = schema.metadata or {}
+        if b"topic" not in metadata or b"generation" not in metadata or place < 0:
             raise Rejected(
                 "this record batch did not come from batches(), or lost its offsets or its metadata"
             )
         feed = self._feed(metadata[b"topic"].decode())
-        offsets = batch.column("offset").drop_null()
+        offsets = batch.column(place)
+        if offsets.null_count:
+            offsets = offsets.drop_null()
         if not len(offsets):
             return []
         if isinstance(offsets, pa.ChunkedArray):

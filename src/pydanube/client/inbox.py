@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pydanube.client.errors import Timeout
@@ -23,8 +23,10 @@ ROWS_AT_ONCE: Final = 256
 class Inbox:
     """Bounded by the credit its feeds give. Entries are unpacked when their turn comes, each at once."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, *, on_waiting: Callable[[], None] = lambda: None) -> None:
+        """`on_waiting` is called whenever the application has taken everything and waits for more."""
         self._topic = topic
+        self._on_waiting = on_waiting
         self._current: Unpacked | None = None
         """What is being handed out."""
         self._items: deque[tuple[TopicFeed, Item]] = deque()
@@ -117,6 +119,7 @@ class Inbox:
             raise error
         if self._is_ended:
             return False
+        self._on_waiting()
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
@@ -133,11 +136,8 @@ class Inbox:
 
         feed, items = self._take_items()
         if is_batch(items[0].body):
-            batch = arrow.delivered_batch(items[0], feed.topic)
-        else:
-            batch = arrow.delivered_rows(items, feed.topic)
-        metadata = {b"topic": feed.topic, b"generation": str(feed.generation)}
-        return batch.replace_schema_metadata(metadata)
+            return arrow.delivered_batch(items[0], feed.topic, feed.generation)
+        return arrow.delivered_rows(items, feed.topic, feed.generation)
 
     def _take_items(self) -> "tuple[TopicFeed, list[Item]]":
         """The next batch, or the next rows of one feed."""

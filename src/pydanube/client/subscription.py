@@ -1,5 +1,6 @@
 """A consumer's part of one topic: its channel of the subscription, and its acks."""
 
+import asyncio
 from typing import Final
 
 from pydanube.client.ack_ranges import AckRanges
@@ -18,10 +19,12 @@ from pydanube.protocol.native.frames import Frame
 
 REASON_CHARACTERS_MAX: Final = 1000
 DELAY_MS_MAX: Final = 0xFFFF_FFFF
+ACKS_HELD_SECONDS_MAX: Final = 0.005
+"""How long acks wait for others to leave with them: a frame for each batch would cost as much as reading it."""
 
 
 class SubscribedTopic(TopicFeed):
-    """Acks collect until the end of the loop's tick and leave as ranges."""
+    """Acks collect until the application waits for more messages, or for a moment, and leave as ranges."""
 
     def __init__(
         self, cluster: Cluster, request: pb.Subscribe, topic: str, inbox: Inbox, credit: Credit
@@ -31,6 +34,7 @@ class SubscribedTopic(TopicFeed):
         self._request.CopyFrom(request)
         self._request.topic = topic
         self._acks = AckRanges()
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._is_unconfirmed = False
         """Acks were sent without asking for an answer."""
         self.is_reliable = True
@@ -43,11 +47,15 @@ class SubscribedTopic(TopicFeed):
         if first == acks.last + 1:  # the way of most
             acks.last = last
             return
-        if not acks:
-            self._loop.call_soon(self.send_acks)
+        if self._ack_timer is None:
+            self._ack_timer = self._loop.call_later(ACKS_HELD_SECONDS_MAX, self.send_acks)
         acks.add(first, last)
 
     def send_acks(self) -> None:
+        """Send what was noted so far."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
         ranges = self._acks.take()
         self._is_unconfirmed = self._is_unconfirmed or bool(ranges)
         # Without a connection they are void: the messages will come again.

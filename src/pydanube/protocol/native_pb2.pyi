@@ -220,7 +220,7 @@ class Seeked(_message.Message):
     def __init__(self, next_offset: _Optional[int] = ...) -> None: ...
 
 class BatchHead(_message.Message):
-    __slots__ = ("producer_id", "producer_name", "publish_time", "schema_id", "schema_version", "routing_key", "attributes", "deliver_at", "deliver_after", "ttl", "publishers")
+    __slots__ = ("producer_id", "producer_name", "publish_time", "schema_id", "schema_version", "routing_key", "attributes", "deliver_at", "deliver_after", "ttl", "publishers", "padding")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class BatchHead(_message.Message):
     DELIVER_AFTER_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     PUBLISHERS_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_name: str
     publish_time: int
@@ -250,7 +251,8 @@ class BatchHead(_message.Message):
     deliver_after: int
     ttl: int
     publishers: _containers.RepeatedCompositeFieldContainer[Publisher]
-    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., publish_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., schema_version: _Optional[int] = ..., routing_key: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ..., deliver_at: _Optional[int] = ..., deliver_after: _Optional[int] = ..., ttl: _Optional[int] = ..., publishers: _Optional[_Iterable[_Union[Publisher, _Mapping]]] = ...) -> None: ...
+    padding: bytes
+    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., publish_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., schema_version: _Optional[int] = ..., routing_key: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ..., deliver_at: _Optional[int] = ..., deliver_after: _Optional[int] = ..., ttl: _Optional[int] = ..., publishers: _Optional[_Iterable[_Union[Publisher, _Mapping]]] = ..., padding: _Optional[bytes] = ...) -> None: ...
 
 class Publisher(_message.Message):
     __slots__ = ("producer_id", "producer_name", "broker_addr", "subscription_name")

@@ -117,7 +117,7 @@ def test_a_batch_and_its_rows_are_delivered_alike(own: dict[str, Any]) -> None:
     assert singly.schema.equals(DELIVERED_SCHEMA)
     assert [plain(row) for row in whole.to_pylist()] == [plain(row) for row in singly.to_pylist()]
     assert [plain(row) for row in delivered(items[0].body).to_pylist()] == [plain(whole.to_pylist()[0])]
-    assert whole.schema.metadata == singly.schema.metadata == {b"topic": TOPIC.encode()}
+    assert whole.schema.metadata == singly.schema.metadata == {b"topic": TOPIC.encode(), b"generation": b"0"}
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

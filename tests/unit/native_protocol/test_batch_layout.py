@@ -18,6 +18,8 @@ from pydanube.protocol.native.batch import (
 )
 from pydanube.protocol.native.bodies import ITEM_HEADER_BYTES
 from pydanube.protocol.native.frames import FRAME_BYTES_MAX
+from pydanube.protocol.native.head import decode_head
+from pydanube.protocol.native_pb2 import BatchHead
 
 
 def header(
@@ -35,11 +37,27 @@ def header(
 
 
 def test_a_batch_is_read_as_it_was_put_together() -> None:
-    body = encode_batch(b"head", b"arrow", codec=2, count=3, raw_bytes=77, columns=5)
+    body = encode_batch(b"the head", b"arrow", codec=2, count=3, raw_bytes=77, columns=5)
     layout = read_layout(body)
     assert (layout.codec, layout.count, layout.raw_bytes, layout.columns) == (2, 3, 77, 5)
-    assert layout.head == b"head"
+    assert layout.head == b"the head"
     assert body[layout.arrow_at :] == b"arrow"
+
+
+@pytest.mark.parametrize("name_bytes", range(9))
+def test_the_arrow_part_lies_on_a_boundary_of_8_and_the_head_means_the_same(name_bytes: int) -> None:
+    head = BatchHead(producer_id=1, producer_name="n" * name_bytes)
+    layout = read_layout(
+        encode_batch(head.SerializeToString(), b"arrow", codec=2, count=1, raw_bytes=7, columns=1)
+    )
+    assert layout.arrow_at % 8 == 0
+    assert decode_head(layout) == head
+
+
+def test_padding_makes_no_head_too_large() -> None:
+    head = bytes(SHARED_BYTES_MAX // BATCH_MESSAGES_MAX - 1)
+    body = encode_batch(head, b"arrow", codec=2, count=BATCH_MESSAGES_MAX, raw_bytes=7, columns=1)
+    assert read_layout(body).head == head
 
 
 def test_the_first_byte_tells_a_batch_from_a_row() -> None:

@@ -39,7 +39,15 @@ MERGED_COLUMNS: Final = APPEND_TIME | PUBLISHER | REQUEST_ID
 """Of batches that a broker makes of messages that came one by one; no producer sends them."""
 ALL_COLUMNS: Final = 1023
 
+PADDED_HEAD_BYTES_MAX: Final = 512
+"""Larger heads, which are rare, stay as they are: with padding they might exceed a limit."""
+
 _HEADER = struct.Struct("<BBBBIIHH")
+_PADDING_TAG: Final = 12 << 3 | 2
+_PADDINGS: Final = [b""] + [
+    bytes((_PADDING_TAG, size - 2)) + bytes(size - 2) for size in (9, 2, 3, 4, 5, 6, 7)
+]
+"""`BatchHead.padding` that brings a head to a multiple of 8, by how many bytes it lacks."""
 
 
 class BatchLayout:
@@ -128,6 +136,9 @@ def batch_front(head: bytes, codec: int, count: int, raw_bytes: int, columns: in
     problem = exceeded_limit(count, raw_bytes, len(head))
     if problem:
         raise too_large_batch(problem)
+    if len(head) <= PADDED_HEAD_BYTES_MAX:
+        # Numbers must lie on their natural boundaries: else a reader has to copy the Arrow part first.
+        head += _PADDINGS[-len(head) % 8]
     return _HEADER.pack(0, BATCH_VERSION, codec, 0, count, raw_bytes, columns, len(head)) + head
 
 

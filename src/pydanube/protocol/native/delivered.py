@@ -61,10 +61,13 @@ _NUMBERS: Final = {
 }
 
 
-def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
-    """The messages an item brings, as consumers get them; payloads are not copied."""
+def delivered_batch(item: Item, topic: str, generation: int = 0) -> pa.RecordBatch:
+    """The messages an item brings, as consumers get them; payloads are not copied.
+
+    Metadata of the schema names the topic and tells the generation, for acks of what was delivered before a seek.
+    """
     if not is_batch(item.body):
-        return delivered_rows([item], topic)
+        return delivered_rows([item], topic, generation)
     layout = read_layout(item.body)
     _check_range(item, layout.count)
     head = decode_head(layout)
@@ -86,11 +89,11 @@ def delivered_batch(item: Item, topic: str) -> pa.RecordBatch:
             ),
             batch.column(0),
         ],
-        schema=_delivered_schema(topic),
+        schema=_delivered_schema(topic, generation),
     )
 
 
-def delivered_rows(items: Sequence[Item], topic: str) -> pa.RecordBatch:
+def delivered_rows(items: Sequence[Item], topic: str, generation: int = 0) -> pa.RecordBatch:
     """One record batch of items whose bodies are rows."""
     messages: list[StreamMessage] = []
     for item in items:
@@ -110,7 +113,7 @@ def delivered_rows(items: Sequence[Item], topic: str) -> pa.RecordBatch:
         pa.array([m.schema_version if m.HasField("schema_version") else None for m in messages], pa.uint32()),
         pa.array([message.payload for message in messages], pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_delivered_schema(topic))
+    return pa.RecordBatch.from_arrays(arrays, schema=_delivered_schema(topic, generation))
 
 
 def _check_range(item: Item, count: int) -> None:
@@ -125,8 +128,8 @@ def _bad_item(what: str) -> Rejected:
 
 
 @lru_cache(maxsize=1024)
-def _delivered_schema(topic: str) -> pa.Schema:
-    return DELIVERED_SCHEMA.with_metadata({"topic": topic})
+def _delivered_schema(topic: str, generation: int) -> pa.Schema:
+    return DELIVERED_SCHEMA.with_metadata({"topic": topic, "generation": str(generation)})
 
 
 def _optional(head: BatchHead, name: str) -> Any:

@@ -26,6 +26,7 @@ def decode_head(layout: BatchLayout) -> BatchHead:
         head = BatchHead.FromString(layout.head)
     except DecodeError as error:
         raise invalid_batch(f"its head cannot be decoded ({error})") from error
+    head.ClearField("padding")
     if len(head.producer_name) > NAME_CHARACTERS_MAX:
         raise invalid_batch(f"its producer's name is longer than {NAME_CHARACTERS_MAX} characters")
     for name in ("publish_time", "deliver_at", "deliver_after", "ttl"):
