@@ -3,7 +3,7 @@
 One reader serves all topics of a broker. A segment's footer is fetched once and remembered; a row group is one read of
 the store, decoded in a thread, and stays in memory while there is room, so that a reader that comes for the next part
 of it finds it. Whoever wants a row group that is being fetched waits for that fetch. Once a reader goes through a row
-group in order, the next one is fetched ahead of it. All of this stays within `cache_bytes_max`, however far back
+group in order, the next ones are fetched ahead of it. All of this stays within `cache_bytes_max`, however far back
 readers are and however many.
 """
 
@@ -30,6 +30,9 @@ from pydanube.stores.store import DurableStore
 
 FOOTERS_BYTES_MAX = 16 << 20
 """Footers in memory; a usual one takes 100 KB. The one used last stays whatever its size."""
+GROUPS_AHEAD = 2
+"""Row groups fetched ahead of who reads in order. Decoding takes longer than reading what is decoded: with one, a
+reader waits for it; with two, both are decoded at once where there is a core to spare."""
 POSITIONS_KEPT_MAX = 1024
 """Places where a read ended, so that the one that begins there is known as its sequel."""
 
@@ -77,8 +80,9 @@ class SegmentReader:
         is_sequel = (source.key, offset) in self._positions
         self._positions.pop((source.key, offset), None)
         group = await self._group(source, footer, facts)
-        if is_sequel and facts.number + 1 < len(footer.groups):
-            self._prefetch(source, footer, footer.groups[facts.number + 1])
+        if is_sequel:
+            for ahead in footer.groups[facts.number + 1 : facts.number + 1 + GROUPS_AHEAD]:
+                self._prefetch(source, footer, ahead)
         rows = await asyncio.to_thread(
             group.rows, offset, messages_max=messages_max, bytes_max=bytes_max, merged_max=merged_max
         )
