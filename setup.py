@@ -16,6 +16,7 @@ HOT_MODULES = [
     for module in (
         "kernel/checksums",
         "kernel/distribution",
+        "protocol/protobuf_scan",
         "protocol/messages",
         "protocol/native/frames",
         "protocol/native/bodies",
@@ -24,6 +25,7 @@ HOT_MODULES = [
         "protocol/native/ipc_message",
         "protocol/native/payload_batch",
         "protocol/native/head",
+        "protocol/native/head_scan",
         "protocol/native/checking",
         "protocol/http2/frames",
         "protocol/http2/limits",

@@ -23,7 +23,7 @@ from pydanube.protocol.messages import encode_varint, scan_publish
 from pydanube.protocol.native.arrow import delivered_batch, encode_payloads, rows
 from pydanube.protocol.native.batch import LZ4, NONE, ZSTD, is_batch, message_count
 from pydanube.protocol.native.bodies import Item
-from pydanube.protocol.native.timing import TIME_MS_MAX
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
 from pydanube.protocol.native_pb2 import BatchHead
 
 TOPIC = "/default/orders"

@@ -23,7 +23,8 @@ from pydanube.history.segment_writer import SegmentWriter
 from pydanube.kernel.errors import Corrupt, ErrorCode, Rejected, Unavailable
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.dnb1 import HEADER_BYTES, DamagedFrame, Frame, Message, decode_message
-from pydanube.protocol.native.timing import TIME_MS_MAX, TIMING_ATTRIBUTES
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
+from pydanube.protocol.native.timing import TIMING_ATTRIBUTES
 
 BATCH_MESSAGES: Final = 4096
 BATCH_BYTES: Final = 8 << 20

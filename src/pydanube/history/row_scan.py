@@ -22,7 +22,7 @@ from pydanube.history.field_scan import (
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native.columns import ATTRIBUTE_MAP, TIME
-from pydanube.protocol.native.timing import TIME_MS_MAX
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
 
 _NUMBER: Final = 0
 _BYTES: Final = 2

@@ -12,18 +12,13 @@ sub-message, and the last scalar wins, so the suffix overwrites `msg_id.topic_of
 
 from typing import Final
 
-from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.protocol.protobuf_scan import check_text, malformed, read_length, read_varint, skip_field
 
 OFFSET_SUFFIX_BYTES_MAX: Final = 13
 """Longest `offset_suffix`: tag, length, inner tag, ten bytes of number."""
 
 _TIMING_ATTRIBUTES: Final = (b"x-deliver-at", b"x-deliver-after", b"x-ttl")
 """`native/timing.py` reads them."""
-
-_VARINT: Final = 0
-_FIXED64: Final = 1
-_BYTES: Final = 2
-_FIXED32: Final = 5
 
 
 class PublishScan:
@@ -77,37 +72,37 @@ def scan_publish(body: bytes) -> PublishScan:
         tag = body[position]
         position += 1
         if tag >= 0x80:
-            tag, position = _varint(body, position - 1, end)
+            tag, position = read_varint(body, position - 1, end)
         if tag == 0x1A:  # payload, the long one
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             scan.payload_at = position
             scan.payload_bytes = size
             position += size
         elif tag == 0x12:  # msg_id
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             _scan_msg_id(body, position, position + size, scan)
             position += size
         elif tag == 0x08:  # request_id
-            scan.request_id, position = _varint(body, position, end)
+            scan.request_id, position = read_varint(body, position, end)
         elif tag == 0x20:  # publish_time
-            position = _varint(body, position, end)[1]
+            position = read_varint(body, position, end)[1]
         elif tag == 0x40:
-            scan.schema_id, position = _varint(body, position, end)
+            scan.schema_id, position = read_varint(body, position, end)
         elif tag == 0x48:
-            scan.schema_version, position = _varint(body, position, end)
+            scan.schema_version, position = read_varint(body, position, end)
         elif tag in (0x2A, 0x32, 0x52):  # producer_name, subscription_name, routing_key
-            size, position = _length(body, position, end)
-            _check_text(body, position, position + size)
+            size, position = read_length(body, position, end)
+            check_text(body, position, position + size)
             position += size
         elif tag == 0x3A:  # one attribute
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             if _check_attribute(body, position, position + size):
                 scan.is_timed = True
             position += size
         elif tag >> 3 <= 10:
-            raise _malformed("StreamMessage", position, f"tag {tag} is not one of this message's")
+            raise malformed("StreamMessage", position, f"tag {tag} is not one of this message's")
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
     return scan
 
 
@@ -117,19 +112,19 @@ def scan_ack(body: bytes) -> AckScan:
     end = len(body)
     position = 0
     while position < end:
-        tag, position = _varint(body, position, end)
+        tag, position = read_varint(body, position, end)
         if tag == 0x12:
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             _scan_ack_msg_id(body, position, position + size, scan)
             position += size
         elif tag == 0x08:
-            scan.request_id, position = _varint(body, position, end)
+            scan.request_id, position = read_varint(body, position, end)
         elif tag == 0x1A:
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             scan.subscription = body[position : position + size]
             position += size
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
     return scan
 
 
@@ -140,9 +135,9 @@ def routing_key(body: bytes) -> bytes:
     position = 0
     key: bytes | None = None
     while position < end:
-        tag, position = _varint(body, position, end)
+        tag, position = read_varint(body, position, end)
         if tag in (0x52, 0x2A):
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             value = body[position : position + size]
             position += size
             if tag == 0x52:
@@ -150,7 +145,7 @@ def routing_key(body: bytes) -> bytes:
             else:
                 producer_name = value
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
     return producer_name if key is None else key
 
 
@@ -184,45 +179,45 @@ def encode_varint(value: int) -> bytes:
 def _scan_msg_id(body: bytes, position: int, end: int, scan: PublishScan) -> None:
     scan.has_msg_id = True
     while position < end:
-        tag, position = _varint(body, position, end)
+        tag, position = read_varint(body, position, end)
         if tag == 0x08:
-            scan.producer_id, position = _varint(body, position, end)
+            scan.producer_id, position = read_varint(body, position, end)
         elif tag in (0x12, 0x1A):
-            size, position = _length(body, position, end)
-            _check_text(body, position, position + size)
+            size, position = read_length(body, position, end)
+            check_text(body, position, position + size)
             if tag == 0x12:
                 scan.topic_name = body[position : position + size]
             position += size
         elif tag == 0x28:
-            position = _varint(body, position, end)[1]
+            position = read_varint(body, position, end)[1]
         elif tag >> 3 <= 5 and tag >> 3 != 4:
-            raise _malformed("MsgID", position, f"tag {tag} is not one of this message's")
+            raise malformed("MsgID", position, f"tag {tag} is not one of this message's")
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
 
 
 def _scan_ack_msg_id(body: bytes, position: int, end: int, scan: AckScan) -> None:
     scan.has_msg_id = True
     while position < end:
-        tag, position = _varint(body, position, end)
+        tag, position = read_varint(body, position, end)
         if tag == 0x28:
-            scan.topic_offset, position = _varint(body, position, end)
+            scan.topic_offset, position = read_varint(body, position, end)
         elif tag == 0x12:
-            size, position = _length(body, position, end)
+            size, position = read_length(body, position, end)
             scan.topic_name = body[position : position + size]
             position += size
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
 
 
 def _check_attribute(body: bytes, position: int, end: int) -> bool:
     """Check one attribute; whether its name is one of those that set times."""
     is_timed = False
     while position < end:
-        tag, position = _varint(body, position, end)
+        tag, position = read_varint(body, position, end)
         if tag in (0x0A, 0x12):
-            size, position = _length(body, position, end)
-            _check_text(body, position, position + size)
+            size, position = read_length(body, position, end)
+            check_text(body, position, position + size)
             if tag == 0x0A:
                 is_timed = (
                     body.startswith(b"x-", position)
@@ -230,65 +225,7 @@ def _check_attribute(body: bytes, position: int, end: int) -> bool:
                 )
             position += size
         elif tag >> 3 <= 2:
-            raise _malformed("attributes", position, f"tag {tag} is not one of an attribute's")
+            raise malformed("attributes", position, f"tag {tag} is not one of an attribute's")
         else:
-            position = _skip(body, tag, position, end)
+            position = skip_field(body, tag, position, end)
     return is_timed
-
-
-def _check_text(body: bytes, start: int, end: int) -> None:
-    text = body[start:end]
-    if not text.isascii():
-        try:
-            text.decode()
-        except UnicodeDecodeError as error:
-            raise _malformed("StreamMessage", start, "a text field is not UTF-8") from error
-
-
-def _varint(body: bytes, position: int, end: int) -> tuple[int, int]:
-    """Value and the position behind it."""
-    if position < end:
-        value = body[position]
-        position += 1
-        if value < 0x80:
-            return value, position
-        value &= 0x7F
-        shift = 7
-        while position < end and shift < 70:
-            digit = body[position]
-            position += 1
-            value |= (digit & 0x7F) << shift
-            if digit < 0x80:
-                if value >> 64:
-                    raise _malformed("message", position, "a number exceeds 64 bits")
-                return value, position
-            shift += 7
-    raise _malformed("message", position, "a number is cut off or longer than ten bytes")
-
-
-def _length(body: bytes, position: int, end: int) -> tuple[int, int]:
-    """Length of a field and the position of its first byte, both inside the message."""
-    size, position = _varint(body, position, end)
-    if size > end - position:
-        raise _malformed("message", position, f"a field claims {size} bytes, {end - position} are left")
-    return size, position
-
-
-def _skip(body: bytes, tag: int, position: int, end: int) -> int:
-    """Pass over a field this release does not know."""
-    kind = tag & 7
-    if tag < 8 or tag >> 32:
-        raise _malformed("message", position, f"field number {tag >> 3} does not exist")
-    if kind == _VARINT:
-        return _varint(body, position, end)[1]
-    if kind == _BYTES:
-        size, position = _length(body, position, end)
-        return position + size
-    position += 8 if kind == _FIXED64 else 4
-    if kind not in (_FIXED64, _FIXED32) or position > end:
-        raise _malformed("message", position, f"wire type {kind} is unknown or its field is cut off")
-    return position
-
-
-def _malformed(what: str, position: int, why: str) -> Rejected:
-    return Rejected(f"malformed {what} at byte {position}: {why}", ErrorCode.MALFORMED_REQUEST)

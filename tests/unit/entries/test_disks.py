@@ -1,10 +1,11 @@
 """The real disk and its twin in memory behave alike; the twin loses what was not synced."""
 
 import errno
+import os
 
 import pytest
 
-from pydanube.entries.disk import LocalDisk, write_all
+from pydanube.entries.disk import FREED_AT_ONCE_BYTES, LocalDisk, write_all
 from pydanube.entries.memory_disk import MemoryDisk
 
 
@@ -118,3 +119,27 @@ def test_a_full_disk_refuses_to_grow_and_gets_space_back(tmp_path):
     assert caught.value.errno == errno.ENOSPC
     disk.unlink(tmp_path / "x")
     disk.allocate(disk.create(tmp_path / "y"), 200)
+
+
+def test_a_large_file_is_given_back_in_steps_under_no_name(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    path.write_bytes(bytes(5 * FREED_AT_ONCE_BYTES))
+    with path.open("rb") as watched:
+        sizes: list[int] = []
+
+        def look(_: float) -> None:
+            assert not path.exists()
+            sizes.append(os.fstat(watched.fileno()).st_size)
+
+        monkeypatch.setattr("pydanube.entries.disk.time.sleep", look)
+        LocalDisk().unlink(path)
+    assert sizes == [count * FREED_AT_ONCE_BYTES for count in (4, 3, 2, 1)]
+
+
+def test_a_file_with_another_name_stays_whole(tmp_path):
+    data = bytes(range(256)) * (FREED_AT_ONCE_BYTES // 64)
+    (tmp_path / "x").write_bytes(data)
+    (tmp_path / "y").hardlink_to(tmp_path / "x")
+    LocalDisk().unlink(tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    assert (tmp_path / "y").read_bytes() == data

@@ -5,7 +5,8 @@ import pytest
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native.arrow import encode_payloads
-from pydanube.protocol.native.timing import TIME_MS_MAX, timing
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
+from pydanube.protocol.native.timing import timing
 from pydanube.protocol.native_pb2 import BatchHead
 
 

@@ -17,9 +17,9 @@ from pydanube.protocol.native.batch import (
     invalid_batch,
     read_layout,
 )
-from pydanube.protocol.native.head import RESERVED_ATTRIBUTES, decode_head
+from pydanube.protocol.native.head import RESERVED_ATTRIBUTES
+from pydanube.protocol.native.head_scan import HeadScan, scan_head
 from pydanube.protocol.native.ipc_message import binary_column
-from pydanube.protocol.native_pb2 import BatchHead
 
 
 class CheckedBatch:
@@ -28,7 +28,7 @@ class CheckedBatch:
     __slots__ = ("_largest", "count", "head", "is_timed", "layout", "payload_bytes", "record_batch")
 
     def __init__(
-        self, layout: BatchLayout, head: BatchHead, payload_bytes: int, largest: int, record_batch: Any
+        self, layout: BatchLayout, head: HeadScan, payload_bytes: int, largest: int, record_batch: Any
     ) -> None:
         self.layout = layout
         self.count = layout.count
@@ -57,23 +57,22 @@ def check_batch(body: bytes) -> CheckedBatch:
         Rejected: with BATCH_INVALID, saying what cannot be read.
     """
     layout = read_layout(body)
-    head = decode_head(layout)
-    if layout.columns & MERGED_COLUMNS or head.publishers:
+    head = scan_head(layout.head)
+    if layout.columns & MERGED_COLUMNS or head.has_publishers:
         raise invalid_batch("it has publishers, times of append or request numbers, which only brokers write")
+    reserved = head.reserved.decode()
     if layout.columns == PAYLOAD and layout.codec == NONE:
         payload_bytes, largest = _check_payloads(body, layout)
-        reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)
         checked = CheckedBatch(layout, head, payload_bytes, largest, None)
     else:
         from pydanube.protocol.native import columns  # noqa: PLC0415  (needs Arrow)
 
         batch = columns.decode_record_batch(body, layout)
-        reserved = RESERVED_ATTRIBUTES.intersection(head.attributes)
         if not reserved and layout.columns & ATTRIBUTES:
-            reserved = RESERVED_ATTRIBUTES.intersection(columns.attribute_names(batch))
+            reserved = min(RESERVED_ATTRIBUTES.intersection(columns.attribute_names(batch)), default="")
         checked = CheckedBatch(layout, head, batch.column(0).total_values_length, -1, batch)
     if reserved:
-        raise invalid_batch(f"attribute {min(reserved)} belongs in the head or in a column of a batch")
+        raise invalid_batch(f"attribute {reserved} belongs in the head or in a column of a batch")
     return checked
 
 

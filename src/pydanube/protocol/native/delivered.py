@@ -31,7 +31,8 @@ from pydanube.protocol.native.columns import (
     publisher_numbers,
 )
 from pydanube.protocol.native.head import decode_head, publishers_of, shared_attributes
-from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE, TIME_MS_MAX
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
+from pydanube.protocol.native.timing import COMPACTION_KEY_ATTRIBUTE
 from pydanube.protocol.native_pb2 import BatchHead
 
 _NAME: Final = pa.dictionary(pa.int32(), pa.utf8())

@@ -6,11 +6,11 @@ from google.protobuf.message import DecodeError
 
 from pydanube.kernel.names import NAME_CHARACTERS_MAX
 from pydanube.protocol.native.batch import BatchLayout, invalid_batch
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
 from pydanube.protocol.native.timing import (
     COMPACTION_KEY_ATTRIBUTE,
     DELIVER_AFTER_ATTRIBUTE,
     DELIVER_AT_ATTRIBUTE,
-    TIME_MS_MAX,
     TTL_ATTRIBUTE,
 )
 from pydanube.protocol.native_pb2 import BatchHead, Publisher

@@ -7,8 +7,8 @@ from google.protobuf.message import DecodeError
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
-from pydanube.protocol.native.batch import invalid_batch, is_batch, read_layout
-from pydanube.protocol.native_pb2 import BatchHead
+from pydanube.protocol.native.batch import is_batch, read_layout
+from pydanube.protocol.native.head_scan import TIME_MS_MAX, scan_head
 
 DELIVER_AT_ATTRIBUTE: Final = "x-deliver-at"
 """Not before this time, Unix milliseconds."""
@@ -21,8 +21,6 @@ COMPACTION_KEY_ATTRIBUTE: Final = "x-compaction-key"
 
 TIMING_ATTRIBUTES: Final = (DELIVER_AT_ATTRIBUTE, DELIVER_AFTER_ATTRIBUTE, TTL_ATTRIBUTE)
 
-TIME_MS_MAX: Final = (1 << 63) - 1
-
 
 def timing(body: bytes) -> tuple[int, int, int]:
     """The entry's deliver_at, deliver_after and ttl in milliseconds; 0 where it has none.
@@ -31,10 +29,7 @@ def timing(body: bytes) -> tuple[int, int, int]:
         Rejected: a row's attribute is not a number of milliseconds (ARGUMENT_INVALID), or the body cannot be read.
     """
     if is_batch(body):
-        try:
-            head = BatchHead.FromString(read_layout(body).head)
-        except DecodeError as error:
-            raise invalid_batch(f"its head cannot be decoded ({error})") from error
+        head = scan_head(read_layout(body).head)
         return head.deliver_at, head.deliver_after, head.ttl
     # Almost no message is timed, and searching is far cheaper than decoding.
     if b"x-deliver-" not in body and b"x-ttl" not in body:

@@ -9,7 +9,7 @@ from pydanube.history.field_scan import SPARE_BYTES, STEPS_MAX, ScannedBytes
 from pydanube.history.row_scan import scan_rows
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.protocol.danube_pb2 import MsgID, StreamMessage
-from pydanube.protocol.native.timing import TIME_MS_MAX
+from pydanube.protocol.native.head_scan import TIME_MS_MAX
 
 
 def scan(*bodies: bytes, first: int = 100) -> pa.RecordBatch:
