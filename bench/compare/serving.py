@@ -17,6 +17,9 @@ START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
 POLL_SECONDS = 0.01
 ANSWER_SECONDS_MAX = 2.0
+SETTLE_SECONDS_MAX = 30.0
+SETTLE_POLL_SECONDS = 0.5
+SETTLED_CORES = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,17 @@ class ServerProcess:
             cpu_seconds=sum(usage.cpu_seconds for usage in every),
             rss_bytes=sum(usage.rss_bytes for usage in every),
         )
+
+    def settle(self) -> None:
+        """Wait until it has done most of what is left of the work before, but no longer than a while."""
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        before = self.usage().cpu_seconds
+        while time.monotonic() < deadline:
+            time.sleep(SETTLE_POLL_SECONDS)
+            after = self.usage().cpu_seconds
+            if after - before < SETTLED_CORES * SETTLE_POLL_SECONDS:
+                return
+            before = after
 
 
 def free_port() -> int:

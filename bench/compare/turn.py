@@ -159,6 +159,8 @@ class Turn:
         self._measure(case, self.service.latency, replace(load, count=count, rate=rate))
 
     def _measure(self, case: str, action: Action, load: Load) -> Outcome:
+        # What a server has put off, such as moving what was published to where it stays, is not part of this slice.
+        self.service.server.settle()
         before = self.service.server.usage()
         outcome = action(load)
         after = self.service.server.usage()
