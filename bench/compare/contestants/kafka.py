@@ -79,7 +79,8 @@ class Kafka(Contestant):
         port, controller_port = free_port(), free_port()
         config = folder / "server.properties"
         config.write_text(_server_properties(folder / "data", port, controller_port, self.durability))
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # In front of it something that no tool takes for an option.
+        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         java = ["java", "-cp", f"{self._libraries}/*"]
         format_storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
         subprocess.run(format_storage, check=True, capture_output=True, cwd=folder)

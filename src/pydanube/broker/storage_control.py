@@ -63,6 +63,17 @@ class DroppedCopies:
     replaced_files: int
 
 
+@dataclass(slots=True, kw_only=True)
+class _Import(IncomingFiles):
+    """Files that are to become a topic, and how far that has come."""
+
+    segments: tuple[SegmentDescriptor, ...] = ()
+    """What they are, once they were checked."""
+    stored: int = 0
+    """How many of them are in the durable store."""
+    finishing: asyncio.Task[ImportOutcome] | None = None
+
+
 class StorageControl:
     def __init__(
         self,
@@ -86,7 +97,7 @@ class StorageControl:
         self._mode = mode
         self._spool = spool
         self._on_step = on_step
-        self._imports: Senders[IncomingFiles] = Senders("import", at_once_max=IMPORTS_MAX, clock=clock)
+        self._imports: Senders[_Import] = Senders("import", at_once_max=IMPORTS_MAX, clock=clock)
         self.replacement = SegmentReplacement(
             tiering,
             journal.places,
@@ -191,7 +202,7 @@ class StorageControl:
                 f"topic {topic} exists already: import under another name", ErrorCode.TOPIC_CONFLICT
             )
         topic_id = await self._broker.reserve_topic_id()
-        files = IncomingFiles(
+        files = _Import(
             topic=topic,
             directory=self._spool / f"import-{topic_id}",
             touched_ms=self._clock.monotonic_ms(),
@@ -201,34 +212,42 @@ class StorageControl:
 
     async def import_part(self, import_id: int, file_number: int, position: int, data: bytes) -> None:
         """Append to a file; `position` is how much of it was sent before."""
-        await self._imports.get(import_id).append(file_number, position, data)
+        files = self._imports.get(import_id)
+        if files.segments:
+            raise Rejected(f"the files of import {import_id} were checked: finish or abandon it")
+        await files.append(file_number, position, data)
 
     async def finish_import(self, import_id: int) -> ImportOutcome:
-        """Check the files and make the topic.
+        """Check the files and make the topic. To be repeated if the store did not answer: it goes on where it was.
 
         Raises:
             Corrupt: a file is damaged, or the files do not follow each other without a gap.
+            Unavailable: the store did not take everything.
         """
         files = self._imports.get(import_id)
-        # Whoever stops waiting must not leave a topic half made.
-        finishing = asyncio.get_running_loop().create_task(self._finish_import(import_id, files))
-        return await asyncio.shield(finishing)
+        if files.finishing is None or files.finishing.done():
+            # Whoever stops waiting must not leave a topic half made, and may come back for the outcome.
+            finish = self._finish_import(import_id, files)
+            files.finishing = asyncio.get_running_loop().create_task(finish)
+        return await asyncio.shield(files.finishing)
 
-    async def _finish_import(self, import_id: int, files: IncomingFiles) -> ImportOutcome:
+    async def _finish_import(self, import_id: int, files: "_Import") -> ImportOutcome:
         paths = files.paths
-        found = await self._converter.check(
-            CheckJob(
+        if not files.segments:
+            job = CheckJob(
                 topic=str(files.topic),
                 topic_id=import_id,
                 files=tuple(map(str, paths)),
                 created_ms=self._clock.now_ms(),
             )
-        )
+            files.segments = await self._converter.check(job)
+        found = files.segments
         keys = [segment_key(files.topic, segment.segment_id) for segment in found]
         await self._tiering.claim()
         with self._tiering.spared(keys):
-            for path, key in zip(paths, keys, strict=True):
-                await self._places.store.put_file(key, path)
+            while files.stored < len(keys):
+                await self._places.store.put_file(keys[files.stored], paths[files.stored])
+                files.stored += 1
             for segment in found:
                 await self._places.catalogue.segments.add(files.topic, segment)
         adopted = (found[0].start_offset, found[-1].next_offset)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ from pydanube.kernel.names import TopicName
 if TYPE_CHECKING:
     from pydanube.history.dnb1_import import ImportReport
     from pydanube.protocol.storage_admin_pb2 import FinishImportResponse
+
+FINISH_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0)
+"""Between attempts to finish while the durable store does not answer."""
 
 
 @click.command("import")
@@ -159,13 +162,23 @@ async def _send(
     with transfer_bar("send", sum(segment.size for segment in report.segments)) as advance:
         for number, segment in enumerate(report.segments):
             await admin.upload(topic_id, number, spool / segment.segment_id, advance)
-    try:
-        return await admin.finish_import(topic_id)
-    except Unavailable as error:
-        raise OutcomeUnknown(
-            f"the files were sent, but whether the topic was made is not known ({error.text}): "
-            "look by `danube topics describe` before importing again"
-        ) from error
+    reason = ""
+    for pause in (*FINISH_PAUSES_SECONDS, 0.0):
+        try:
+            return await admin.finish_import(topic_id)
+        except Unavailable as error:
+            reason = error.text
+            await asyncio.sleep(pause)
+        except Rejected as error:
+            if not reason:
+                raise
+            # An answer that was lost may have said that the topic is made, and then there is no import any more.
+            reason = error.text
+            break
+    raise OutcomeUnknown(
+        f"the files were sent, but whether the topic was made is not known ({reason}): "
+        "look by `danube topics describe` before importing again"
+    )
 
 
 def _show(topic: TopicName, report: "ImportReport", outcome: "FinishImportResponse", output: str) -> None:

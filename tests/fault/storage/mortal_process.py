@@ -22,7 +22,7 @@ class MortalProcess:
         folder.mkdir(parents=True, exist_ok=True)
         self.data_dir = folder / "data"
         ports = _free_ports()
-        self.address, self._admin = (f"127.0.0.1:{port}" for port in ports)
+        self.address, self.admin = (f"127.0.0.1:{port}" for port in ports)
         self._log = folder / "broker.log"
         self._config = folder / "danube.yml"
         self._config.write_text(yaml.safe_dump(settings))
@@ -37,7 +37,7 @@ class MortalProcess:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tests.fault.storage.mortal_broker", str(self._config), str(self.data_dir),
-                "--address", self.address, "--admin", self._admin, *options,
+                "--address", self.address, "--admin", self.admin, *options,
                 cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
         assert self._process.stdout is not None
@@ -95,7 +95,7 @@ class MortalProcess:
     async def ask(self, method: str, request: Any) -> bytes:
         """Call a method of the storage service of the admin port."""
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
-        async with grpc.aio.insecure_channel(self._admin, options) as channel:
+        async with grpc.aio.insecure_channel(self.admin, options) as channel:
             call = channel.unary_unary(f"/pydanube.storage.v1.StorageAdmin/{method}")
             answer: bytes = await call(request.SerializeToString(), timeout=SECONDS_MAX)
             return answer

@@ -1,6 +1,7 @@
 """A real broker while its object store does what stores do, and after its segments were damaged."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import grpc.aio
 import pytest
 
 from pydanube.client import Client, Corrupt, DanubeError, ErrorCode, Retries, Unavailable, connect
+from pydanube.protocol import dnb1
 from tests.contract.stores.conftest import s3_settings
 from tests.contract.stores.fault_proxy import FaultProxy, Request
 from tests.contract.stores.peer_servers import PeerServer
@@ -105,6 +107,45 @@ async def test_publishing_goes_on_while_the_store_fails_and_all_is_stored_afterw
         proxy.heal()
         await eventually(is_stored)
         assert await numbers(client) == list(range(published))
+
+
+@pytest.mark.timeout(180)
+async def test_an_import_is_finished_once_the_store_answers_again(
+    broker: MortalProcess, client: Client, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dnb1"
+    folder.mkdir()
+    messages = [
+        dnb1.Message(
+            offset,
+            7,
+            OTHER,
+            "",
+            offset,
+            b"%d " % offset,
+            1_700_000_000_000,
+            "shop",
+            None,
+            (),
+            None,
+            None,
+            None,
+        )
+        for offset in range(500)
+    ]
+    frames = [dnb1.encode_frame(message.topic_offset, dnb1.encode_message(message)) for message in messages]
+    (folder / "wal.log").write_bytes(b"".join(frames))
+    fault = proxy.plan("answer", status=503, matching=is_write, times=1_000)
+    importing = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("danube")), "import", "--dnb1", str(folder), "--topic", OTHER,
+        "--admin-addr", broker.admin, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    async with asyncio.timeout(SECONDS_MAX):
+        await fault.met.wait()
+        proxy.heal()
+        output, _ = await importing.communicate()
+    assert importing.returncode == 0, output.decode()
+    assert await numbers(client, OTHER) == list(range(500))
 
 
 @pytest.mark.timeout(180)

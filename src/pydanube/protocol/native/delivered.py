@@ -150,7 +150,7 @@ def _producer_names(batch: pa.RecordBatch, head: BatchHead) -> pa.Array:
     publishers = publishers_of(head)
     numbers = publisher_numbers(batch, len(publishers))
     if numbers is None:
-        return _names(publishers[0].producer_name).slice(0, batch.num_rows)
+        return _names(publishers[0].producer_name, batch.num_rows)
     names = _texts([publisher.producer_name for publisher in publishers])
     return pa.DictionaryArray.from_arrays(numbers.cast(pa.int32()), names)
 
@@ -205,11 +205,12 @@ def _numbers(values: Sequence[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(values), [None, data])
 
 
+# Made once, as long as any batch needs, and slices of them kept: batches of one topic mostly have one length.
+
+
+@lru_cache(maxsize=256)
 def _nulls(name: str, count: int) -> pa.Array:
     return _all_nulls(name).slice(0, count)
-
-
-# Made once and as long as any batch needs: a slice costs less than an array of its own.
 
 
 @lru_cache(maxsize=len(DELIVERED_SCHEMA))
@@ -218,8 +219,8 @@ def _all_nulls(name: str) -> pa.Array:
 
 
 @lru_cache(maxsize=1024)
-def _names(name: str) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(_zeros(), _texts([name]))
+def _names(name: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(_zeros().slice(0, count), _texts([name]))
 
 
 @lru_cache(maxsize=1)
