@@ -24,6 +24,7 @@ from pydanube.client import (
     Timeout,
     Unavailable,
     connect,
+    subscription,
 )
 from pydanube.protocol import native_pb2 as pb
 from pydanube.protocol.danube_pb2 import StreamMessage
@@ -108,7 +109,7 @@ async def test_batches_and_rows_become_messages(broker: ScriptedBroker) -> None:
     assert repr(third) == "Message(/default/t, offset=2, 1 bytes)"
 
 
-async def test_acks_of_one_tick_leave_as_ranges(broker: ScriptedBroker) -> None:
+async def test_acks_of_a_moment_leave_as_ranges(broker: ScriptedBroker) -> None:
     broker.topic(TOPIC).append(batch_of(*[b"x"] * 100))
     async with consumer_of(broker) as consumer:
         messages = await take(consumer, 100)
@@ -120,6 +121,24 @@ async def test_acks_of_one_tick_leave_as_ranges(broker: ScriptedBroker) -> None:
         assert decode_ranges(ack.body) == [(0, 39), (60, 99)]
         await consumer.ack(messages[40:60], confirm=True)
         assert acked(broker) == list(range(100))
+
+
+async def test_acks_leave_together_once_the_application_waits(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "ACKS_HELD_SECONDS_MAX", 3600.0)
+    for _ in range(3):
+        broker.topic(TOPIC).append(batch_of(b"x", b"y"))
+    async with consumer_of(broker) as consumer:
+        batches = consumer.batches()
+        for _ in range(3):
+            await consumer.ack(await anext(batches))
+        assert not [frame for frame in broker.frames if frame.kind == frames.ACK]
+        waiting = asyncio.create_task(consumer.receive())
+        await broker.received(frames.ACK)
+        ranges = [decode_ranges(frame.body) for frame in broker.frames if frame.kind == frames.ACK]
+        assert ranges == [[(0, 5)]]
+        waiting.cancel()
 
 
 async def test_acks_given_last_are_not_forgotten_on_leaving(broker: ScriptedBroker) -> None:
