@@ -72,7 +72,7 @@ def test_what_a_later_release_adds_is_passed_over() -> None:
 
 @pytest.mark.parametrize("name", ["publish_time", "deliver_at", "deliver_after", "ttl"])
 def test_a_time_beyond_what_a_column_holds_is_refused(name: str) -> None:
-    refused(BatchHead(**{name: TIME_MS_MAX + 1}).SerializeToString(), "a time exceeds")
+    refused(BatchHead(**{name: TIME_MS_MAX + 1}).SerializeToString(), f"{name} exceeds")
 
 
 def test_a_name_too_long_is_refused() -> None:

@@ -69,8 +69,8 @@ def _scan(head: bytes) -> HeadScan:
             size, position = read_length(head, position, end)
             _check_name(head, position, position + size)
             position += size
-        elif tag == 0x18:  # publish_time
-            _, position = _time(head, position, end)
+        elif tag == 0x18:
+            _, position = _time("publish_time", head, position, end)
         elif tag == 0x20:
             scan.schema_id, position = read_varint(head, position, end)
         elif tag == 0x28:
@@ -85,11 +85,11 @@ def _scan(head: bytes) -> HeadScan:
             scan.reserved = _attribute(head, position, position + size) or scan.reserved
             position += size
         elif tag == 0x40:
-            scan.deliver_at, position = _time(head, position, end)
+            scan.deliver_at, position = _time("deliver_at", head, position, end)
         elif tag == 0x48:
-            scan.deliver_after, position = _time(head, position, end)
+            scan.deliver_after, position = _time("deliver_after", head, position, end)
         elif tag == 0x50:
-            scan.ttl, position = _time(head, position, end)
+            scan.ttl, position = _time("ttl", head, position, end)
         elif tag in (0x5A, 0x62):  # a publisher, padding
             scan.has_publishers = scan.has_publishers or tag == 0x5A
             size, position = read_length(head, position, end)
@@ -101,10 +101,10 @@ def _scan(head: bytes) -> HeadScan:
     return scan
 
 
-def _time(head: bytes, position: int, end: int) -> tuple[int, int]:
+def _time(name: str, head: bytes, position: int, end: int) -> tuple[int, int]:
     value, position = read_varint(head, position, end)
     if value > TIME_MS_MAX:
-        raise malformed("BatchHead", position, f"a time exceeds {TIME_MS_MAX} ms")
+        raise malformed("BatchHead", position, f"{name} exceeds {TIME_MS_MAX} ms")
     return value, position
 
 
