@@ -12,7 +12,14 @@ sub-message, and the last scalar wins, so the suffix overwrites `msg_id.topic_of
 
 from typing import Final
 
-from pydanube.protocol.protobuf_scan import check_text, malformed, read_length, read_varint, skip_field
+from pydanube.protocol.protobuf_scan import (
+    check_attribute,
+    check_text,
+    malformed,
+    read_length,
+    read_varint,
+    skip_field,
+)
 
 OFFSET_SUFFIX_BYTES_MAX: Final = 13
 """Longest `offset_suffix`: tag, length, inner tag, ten bytes of number."""
@@ -96,7 +103,7 @@ def scan_publish(body: bytes) -> PublishScan:
             position += size
         elif tag == 0x3A:  # one attribute
             size, position = read_length(body, position, end)
-            if _check_attribute(body, position, position + size):
+            if check_attribute(body, position, position + size) in _TIMING_ATTRIBUTES:
                 scan.is_timed = True
             position += size
         elif tag >> 3 <= 10:
@@ -208,24 +215,3 @@ def _scan_ack_msg_id(body: bytes, position: int, end: int, scan: AckScan) -> Non
             position += size
         else:
             position = skip_field(body, tag, position, end)
-
-
-def _check_attribute(body: bytes, position: int, end: int) -> bool:
-    """Check one attribute; whether its name is one of those that set times."""
-    is_timed = False
-    while position < end:
-        tag, position = read_varint(body, position, end)
-        if tag in (0x0A, 0x12):
-            size, position = read_length(body, position, end)
-            check_text(body, position, position + size)
-            if tag == 0x0A:
-                is_timed = (
-                    body.startswith(b"x-", position)
-                    and body[position : position + size] in _TIMING_ATTRIBUTES
-                )
-            position += size
-        elif tag >> 3 <= 2:
-            raise malformed("attributes", position, f"tag {tag} is not one of an attribute's")
-        else:
-            position = skip_field(body, tag, position, end)
-    return is_timed

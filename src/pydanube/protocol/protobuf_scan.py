@@ -10,6 +10,24 @@ _BYTES: Final = 2
 _FIXED32: Final = 5
 
 
+def check_attribute(body: bytes, position: int, end: int) -> bytes:
+    """Check one entry of a map of texts; its name if that begins with `x-`, as those do that mean something to a broker."""
+    name = b""
+    while position < end:
+        tag, position = read_varint(body, position, end)
+        if tag in (0x0A, 0x12):
+            size, position = read_length(body, position, end)
+            check_text(body, position, position + size)
+            if tag == 0x0A:
+                name = body[position : position + size] if body.startswith(b"x-", position) else b""
+            position += size
+        elif tag >> 3 <= 2:
+            raise malformed("attributes", position, f"tag {tag} is not one of an attribute's")
+        else:
+            position = skip_field(body, tag, position, end)
+    return name
+
+
 def check_text(body: bytes, start: int, end: int) -> None:
     """Refuse what is not UTF-8."""
     text = body[start:end]

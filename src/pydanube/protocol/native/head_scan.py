@@ -10,7 +10,14 @@ from typing import Final
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import NAME_CHARACTERS_MAX
 from pydanube.protocol.native.batch import invalid_batch
-from pydanube.protocol.protobuf_scan import check_text, malformed, read_length, read_varint, skip_field
+from pydanube.protocol.protobuf_scan import (
+    check_attribute,
+    check_text,
+    malformed,
+    read_length,
+    read_varint,
+    skip_field,
+)
 
 TIME_MS_MAX: Final = (1 << 63) - 1
 
@@ -82,7 +89,9 @@ def _scan(head: bytes) -> HeadScan:
             position += size
         elif tag == 0x3A:  # one attribute
             size, position = read_length(head, position, end)
-            scan.reserved = _attribute(head, position, position + size) or scan.reserved
+            name = check_attribute(head, position, position + size)
+            if name in _RESERVED:
+                scan.reserved = name
             position += size
         elif tag == 0x40:
             scan.deliver_at, position = _time("deliver_at", head, position, end)
@@ -115,21 +124,3 @@ def _check_name(head: bytes, start: int, end: int) -> None:
         raise malformed(
             "BatchHead", start, f"a producer's name has more than {NAME_CHARACTERS_MAX} characters"
         )
-
-
-def _attribute(head: bytes, position: int, end: int) -> bytes:
-    """Check one attribute; its name if that is reserved."""
-    name = b""
-    while position < end:
-        tag, position = read_varint(head, position, end)
-        if tag in (0x0A, 0x12):
-            size, position = read_length(head, position, end)
-            check_text(head, position, position + size)
-            if tag == 0x0A:
-                name = head[position : position + size]
-            position += size
-        elif tag >> 3 <= 2:
-            raise malformed("attributes", position, f"tag {tag} is not one of an attribute's")
-        else:
-            position = skip_field(head, tag, position, end)
-    return name if name in _RESERVED else b""
