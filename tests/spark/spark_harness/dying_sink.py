@@ -25,7 +25,8 @@ class FatalPoints:
         (self._folder / point).touch()
 
     def plan_pause(self, point: str) -> None:
-        """Whoever meets it waits for `end_pause`."""
+        """The first to meet it waits for `end_pause`."""
+        (self._folder / f"{point}.pause").touch()
         os.mkfifo(self._folder / f"{point}.reached")
         os.mkfifo(self._folder / f"{point}.go")
 
@@ -39,18 +40,20 @@ class FatalPoints:
         return sorted(path.name for path in self._folder.iterdir() if not path.is_fifo())
 
     def meet(self, point: str) -> None:
+        if self._is_first_at(point):
+            # The process that meets it lives on as long as it has something to do, as after a real accident.
+            os.kill(self._jvm, signal.SIGKILL)
+        if self._is_first_at(f"{point}.pause"):
+            (self._folder / f"{point}.reached").write_bytes(b"here")
+            (self._folder / f"{point}.go").read_bytes()
+
+    def _is_first_at(self, point: str) -> bool:
+        """Tasks run beside each other: who removes the file has met the point, the others pass."""
         try:
             (self._folder / point).unlink()
         except FileNotFoundError:
-            pass
-        else:
-            # The process that meets it lives on as long as it has something to do, as after a real accident.
-            os.kill(self._jvm, signal.SIGKILL)
-        reached = self._folder / f"{point}.reached"
-        if reached.exists():
-            reached.write_bytes(b"here")
-            reached.unlink()
-            (self._folder / f"{point}.go").read_bytes()
+            return False
+        return True
 
 
 class DyingSource(DanubeDataSource):

@@ -135,7 +135,7 @@ class IcebergTable:
                 last = self._line().last_commit()
                 if last is not None and last.attempt == commit.attempt:
                     return  # it was made, only the answer was lost
-                if not any(words in str(error) for words in _OUTRUN):
+                if not _is_outrun(error):
                     raise
                 logger.info(
                     "table=%s was changed meanwhile, committing again: %s", self.name, sentence(error)
@@ -154,12 +154,16 @@ class IcebergTable:
         """Remove the branch that commits are staged on."""
         if not self._has_branch:
             return
-        try:
-            self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {quoted(self._branch)}")
-        except SPARK_ERRORS as error:
-            if not passes(error):
-                raise
-            logger.warning("table=%s keeps a branch that is not needed: %s", self.name, sentence(error))
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                self._spark.sql(f"ALTER TABLE {self.identifier} DROP BRANCH IF EXISTS {quoted(self._branch)}")
+            except SPARK_ERRORS as error:
+                if _is_outrun(error) and attempt < ATTEMPTS_MAX:
+                    continue
+                if not (_is_outrun(error) or passes(error)):
+                    raise
+                logger.warning("table=%s keeps a branch that is not needed: %s", self.name, sentence(error))
+            return
 
     def discard(self, condition: str) -> None:
         self._spark.sql(f"DELETE FROM {self.identifier} WHERE {condition}")
@@ -250,6 +254,10 @@ class IcebergTable:
         given = {"table": self._in_catalog, **arguments}
         listed = ", ".join(f"{quoted(name)} => {text(value)}" for name, value in given.items())
         return self._spark.sql(f"CALL {self._catalog}.system.{procedure}({listed})").collect()
+
+
+def _is_outrun(error: BaseException) -> bool:
+    return any(words in str(error) for words in _OUTRUN)
 
 
 def _line_from(head: int | None, by_id: Mapping[int, Row]) -> _Line:
