@@ -69,7 +69,8 @@ async def _tail(
         async with client.reader(name, start=start) as reader:
             while count is None or shown < count:
                 try:
-                    received = await asyncio.wait_for(reader.receive(), timeout)
+                    async with asyncio.timeout(timeout):
+                        received = await reader.receive()
                 except TimeoutError:
                     return
                 message = native_message(received)

@@ -218,7 +218,8 @@ class Tiering:
             except DanubeError as error:
                 logger.warning("tiering failed, tried again shortly error=%s", error)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
             self._wake.clear()
 
     async def _look(self) -> None:

@@ -102,7 +102,8 @@ class Stager:
             # Whatever wakes the task makes it look again, a failure after a while does too.
             with suppress(TimeoutError):
                 pause = min(2.0 ** (failures - 1), RETRY_SECONDS_MAX) if failures else None
-                await asyncio.wait_for(self._wake.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self._prepare()

@@ -91,7 +91,8 @@ class ConnectionRegister:
         if self.open:
             self._all_closed = asyncio.Event()
             try:
-                await asyncio.wait_for(self._all_closed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._all_closed.wait()
             except TimeoutError:
                 log.info("connections=%d closed before their calls had ended", len(self.open))
         for connection in list(self.open):

@@ -12,6 +12,7 @@ from pydanube.kernel.errors import Conflict, Corrupt, ErrorCode, Unavailable
 from pydanube.log import TopicLog
 from tests.unit.history.storage_rig import (
     OTHER,
+    PATIENCE_SECONDS,
     TOPIC,
     SameProcess,
     StorageRig,
@@ -122,6 +123,17 @@ async def test_as_many_topics_at_once_as_are_allowed(rig: StorageRig) -> None:
     await rig.journal.stage_now()
     await eventually(lambda: all(has_segments(log, 1) for log in logs))
     assert most == 1
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_it_stops_although_it_was_just_woken(rig: StorageRig, turns: int) -> None:
+    await rig.open_tiering()
+    await asyncio.sleep(0)
+    rig.tiering._wake.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await rig.tiering.stop()
 
 
 # Trouble.
