@@ -133,8 +133,11 @@ def test_a_reader_gets_the_messages_that_were_published(
     bytes_max = data.draw(st.sampled_from([0, 300, 4000, 1 << 20]), label="bytes_max")
     found: list[tuple[Any, ...]] = []
     offset = first_offset + skipped
+    is_sequel = data.draw(st.booleans(), label="is_sequel")
     while offset < group.next_offset:
-        rows = group.rows(offset, messages_max=messages_max, bytes_max=bytes_max)
+        rows = group.ready_rows(offset, messages_max=messages_max, bytes_max=bytes_max)
+        if not rows:
+            rows = group.rows(offset, messages_max=messages_max, bytes_max=bytes_max, is_sequel=is_sequel)
         sizes = [len(body) for _, body, _, _ in rows]
         messages = _messages(rows)
         assert rows[0][0] == offset

@@ -83,9 +83,10 @@ class SegmentReader:
         if is_sequel:
             for ahead in footer.groups[facts.number + 1 : facts.number + 1 + GROUPS_AHEAD]:
                 self._prefetch(source, footer, ahead)
-        rows = await asyncio.to_thread(
-            group.rows, offset, messages_max=messages_max, bytes_max=bytes_max, merged_max=merged_max
-        )
+        wanted = {"messages_max": messages_max, "bytes_max": bytes_max, "merged_max": merged_max}
+        rows = group.ready_rows(offset, **wanted)
+        if not rows:
+            rows = await asyncio.to_thread(group.rows, offset, **wanted, is_sequel=is_sequel)
         end = rows[-1][0] + message_count(rows[-1][1])
         if end == facts.next_offset:
             self._cache.finish(GroupKey(source.key, facts.number))

@@ -48,6 +48,11 @@ Row = tuple[int, bytes, int, bool]
 BATCH_RUN_MIN: Final = 16
 """Fewer messages than this go as rows: a batch costs 55 µs to make, a row 1 µs to make and a few to deliver."""
 
+MADE_MESSAGES_MAX: Final = 8192
+MADE_BYTES_MAX: Final = 2 << 20
+"""Rows made ahead for who reads in order. Made by the thousand one costs 0.6 µs, by the eight thousand 0.2, and a
+thread for each thousand as much again."""
+
 MERGED_MESSAGES_MAX: Final = 4096
 MERGED_BYTES_MAX: Final = 512 * 1024
 """Of a merged batch: as large as its fixed cost does not tell, and no larger, since it is sent and credited whole."""
@@ -81,8 +86,32 @@ class Runs(NamedTuple):
         return Runs(self.ends[last], kinds[last])
 
 
+class _MadeRows:
+    """Messages side by side as the bodies of rows; numbers count within a row group."""
+
+    def __init__(self, messages: pa.BinaryArray, start: int) -> None:
+        self._messages = messages
+        self._ends: Numbers = np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)
+        self.start: Final = start
+        self.end: Final = start + len(messages)
+
+    def count(self, start: int, end: int, room: int) -> tuple[int, int]:
+        """How many from `start` on fit, one at least, and the bytes of their bodies."""
+        first = start - self.start
+        before = int(self._ends[first - 1]) if first else 0
+        fitting = int(np.searchsorted(self._ends, before + room, side="right")) - first
+        count = max(min(fitting, min(end, self.end) - start), 1)
+        return count, int(self._ends[first + count - 1]) - before
+
+    def bodies(self, start: int, count: int) -> list[bytes]:
+        bodies: list[bytes] = self._messages.slice(start - self.start, count).to_pylist()
+        return bodies
+
+
 class RowGroup:
-    """Decoded messages with consecutive offsets. Immutable, so that threads and readers share it."""
+    """Decoded messages with consecutive offsets. Threads and readers share it: all that ever changes is which rows
+    are made already, one assignment.
+    """
 
     def __init__(self, batch: pa.RecordBatch, first_offset: int, topic: str) -> None:
         """Take rows of SEGMENT_SCHEMA, at least one, of which the first has to have that offset.
@@ -113,7 +142,8 @@ class RowGroup:
         self._pieces = self._find_pieces()
         self._runs = self._pieces.joined()
         self._bytes_before = self._measure()
-        self.memory_bytes: Final[int] = batch.nbytes + 48 * batch.num_rows
+        self._made: _MadeRows | None = None
+        self.memory_bytes: Final[int] = batch.nbytes + 48 * batch.num_rows + min(batch.nbytes, MADE_BYTES_MAX)
 
     @property
     def append_bounds(self) -> tuple[int, int]:
@@ -126,10 +156,20 @@ class RowGroup:
         number = int(later.argmax())
         return self.first_offset + number if later[number] else None
 
-    def rows(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
+    def ready_rows(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
+        """What of `rows` is made already: perhaps nothing, but that in no time."""
+        made, start = self._made, offset - self.first_offset
+        if made is None or merged_max >= BATCH_RUN_MIN or not made.start <= start < made.end:
+            return []
+        return self._taken(made, start, start + max(messages_max, 1), bytes_max)[0]
+
+    def rows(
+        self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0, is_sequel: bool = False
+    ) -> list[Row]:
         """Entries from that offset on, one at least, then no more than these messages and bytes.
 
-        Messages that would be rows are merged, up to `merged_max` in one batch, if that is worth it.
+        Messages that would be rows are merged, up to `merged_max` in one batch, if that is worth it. For a read in
+        order, more rows are made than are asked for: `ready_rows` has them then.
         """
         rows: list[Row] = []
         runs = self._runs if merged_max < BATCH_RUN_MIN else self._merging_runs
@@ -153,7 +193,7 @@ class RowGroup:
                     break
                 end = start + 1
             if kind == ROWS:
-                made, made_bytes = self._as_rows(start, end, room)
+                made, made_bytes = self._as_rows(start, end, room, run_end if is_sequel else end)
                 start += len(made)
             elif kind == BATCH:
                 made, made_bytes = self._as_batch(start, end)
@@ -168,24 +208,31 @@ class RowGroup:
                 run += 1
         return rows
 
-    def _as_rows(self, start: int, end: int, room: int) -> tuple[list[Row], int]:
+    def _as_rows(self, start: int, end: int, room: int, run_end: int) -> tuple[list[Row], int]:
         """These messages as rows, as many as fit but one at least, and the bytes of their bodies."""
-        messages = stream_messages(self._batch.slice(start, end - start), self._topic)
-        sizes = np.cumsum(pc.binary_length(messages).to_numpy())
-        count = max(int(np.searchsorted(sizes, room, side="right")), 1)
+        made = self._made
+        if made is None or not made.start <= start < made.end:
+            ahead = self._fitting_end(start, min(run_end, start + MADE_MESSAGES_MAX), MADE_BYTES_MAX, ROWS)
+            count = max(ahead, end) - start
+            made = _MadeRows(stream_messages(self._batch.slice(start, count), self._topic), start)
+            if made.end > end:
+                self._made = made
+        return self._taken(made, start, end, room)
+
+    def _taken(self, made: _MadeRows, start: int, end: int, room: int) -> tuple[list[Row], int]:
+        count, size = made.count(start, end, room)
         end = start + count
         is_timed = [False] * count if self._is_timed is None else self._is_timed[start:end].tolist()
         offset = self.first_offset + start
-        bodies = messages.slice(0, count).to_pylist()
         times = self._append_ms[start:end].tolist()
-        rows = list(zip(range(offset, offset + count), bodies, times, is_timed, strict=True))
-        return rows, int(sizes[count - 1])
+        bodies = made.bodies(start, count)
+        return list(zip(range(offset, offset + count), bodies, times, is_timed, strict=True)), size
 
     def _as_batch(self, start: int, end: int) -> tuple[list[Row], int]:
         """These messages, of one run, as one batch, or as a row if one alone does not fit; and the body's bytes."""
         if end - start == 1 and self._estimated_bytes(start, end) > BATCH_BYTES_MAX:
             # Its head held what is now in columns, so it grew beyond what a batch may have.
-            return self._as_rows(start, end, 0)
+            return self._as_rows(start, end, 0, end)
         head = self._head_of_run(start)
         columns, arrays = self._own_columns(start, end, head)
         is_timed = self._is_timed is not None and bool(self._is_timed[start])

@@ -4,6 +4,7 @@ Protobuf takes fields in any order, so a message is the concatenation of one col
 the same in all rows is encoded once and repeated by the join.
 """
 
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -49,20 +50,21 @@ def stream_messages(batch: pa.RecordBatch, topic: str) -> pa.BinaryArray:
             _texts(_BROKER_ADDR, column("broker_addr")),
         ]
     )
-    return _joined(
-        [
-            _numbers(_REQUEST_ID, column("request_id")),
-            _sized(_MSG_ID, msg_id),
-            _numbers(_PUBLISH_TIME, column("publish_time")),
-            _texts(_PRODUCER_NAME, column("producer_name")),
-            _texts(_SUBSCRIPTION_NAME, column("subscription_name")),
-            _attributes(column("attributes")),
-            _numbers(_SCHEMA_ID, column("schema_id")),
-            _numbers(_SCHEMA_VERSION, column("schema_version")),
-            _texts(_ROUTING_KEY, column("routing_key")),
-            _sized(_PAYLOAD, column("payload")),
-        ]
-    )
+    fields = [
+        _numbers(_REQUEST_ID, column("request_id")),
+        _sized(_MSG_ID, msg_id),
+        _numbers(_PUBLISH_TIME, column("publish_time")),
+        _texts(_PRODUCER_NAME, column("producer_name")),
+        _texts(_SUBSCRIPTION_NAME, column("subscription_name")),
+        _attributes(column("attributes")),
+        _numbers(_SCHEMA_ID, column("schema_id")),
+        _numbers(_SCHEMA_VERSION, column("schema_version")),
+        _texts(_ROUTING_KEY, column("routing_key")),
+    ]
+    # Those that differ come first: the join copies what is the same in one go, with the length of the payload if that
+    # is, too. The payload is not sized first, which would copy it once more.
+    fields.sort(key=lambda part: isinstance(part, pa.Scalar))
+    return _joined([*fields, _lengths(_PAYLOAD, column("payload")), column("payload")])
 
 
 def _numbers(tag: int, column: pa.Array) -> Part:
@@ -114,11 +116,15 @@ def _sized(tag: int, values: Part) -> Part:
     if not isinstance(values, pa.Array):
         data = values.as_py()
         return _constant(bytes((tag,)) + encode_varint(len(data)) + data)
+    return pc.binary_join_element_wise(_lengths(tag, values), values, _EMPTY)
+
+
+def _lengths(tag: int, values: pa.Array) -> Part:
+    """What comes before the bytes of a field: tag and length."""
     lengths = pc.binary_length(values)
     if values.null_count:
         lengths = pc.fill_null(lengths, 0)
-    lengths = lengths.to_numpy().astype(np.uint64)
-    return pc.binary_join_element_wise(_varints(tag, lengths), values, _EMPTY)
+    return _varints(tag, lengths.to_numpy().astype(np.uint64))
 
 
 def _varints(tag: int, values: npt.NDArray[np.uint64]) -> Part:
@@ -160,10 +166,13 @@ def _binary(ends: npt.NDArray[np.int32], data: Any) -> pa.BinaryArray:
 
 def _joined(parts: list[Part]) -> Part:
     """One after the other, row by row."""
-    if not any(isinstance(part, pa.Array) for part in parts):
-        return _constant(b"".join([part.as_py() for part in parts]))
-    parts = [part for part in parts if part is not _EMPTY]
-    return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
+    joined: list[Part] = []
+    for is_constant, found in groupby(parts, lambda part: isinstance(part, pa.Scalar)):
+        adjacent = list(found)
+        joined += [_constant(b"".join([part.as_py() for part in adjacent]))] if is_constant else adjacent
+    if len(joined) == 1:
+        return joined[0]
+    return pc.binary_join_element_wise(*joined, _EMPTY, null_handling="replace", null_replacement=b"")
 
 
 def _constant(data: bytes) -> pa.Scalar:

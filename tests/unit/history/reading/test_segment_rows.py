@@ -162,6 +162,25 @@ def test_values_no_writer_writes_are_refused(
         make_group([make_message(0), make_message(1) | fields])
 
 
+def test_rows_are_made_ahead_for_who_reads_in_order(make_group: MakeGroup, make_message: Make) -> None:
+    rows_then_batch = [
+        *_run(make_message, 0, 30, request_id=1, payload=b"alike"),
+        *_run(make_message, 30, RUN),
+    ]
+    whole = make_group(rows_then_batch).rows(0, **WHOLE)
+    size = len(whole[0][1])
+    few = {"messages_max": 10, "bytes_max": 4 * size}
+    group = make_group(rows_then_batch)
+    assert group.rows(0, **few) == whole[:4]
+    assert group.ready_rows(4, **few) == [], "a read that may have no sequel makes what it is asked for"
+    assert group.rows(4, **few, is_sequel=True) == whole[4:8]
+    assert group.ready_rows(8, **few) == whole[8:12]
+    assert group.ready_rows(8, messages_max=3, bytes_max=0) == whole[8:9]
+    assert group.ready_rows(20, **WHOLE) == whole[20:30], "up to where a batch begins"
+    assert group.ready_rows(8, **few, merged_max=RUN) == [], "who takes merged batches gets them"
+    assert [group.ready_rows(offset, **few) for offset in (3, 30)] == [[], []]
+
+
 def test_a_row_that_says_it_has_no_delay_is_not_merged(make_group: MakeGroup, make_message: Make) -> None:
     said = [("x-deliver-at", "0")]
     messages = _run(make_message, 0, 2 * RUN + 1, request_id=1)
