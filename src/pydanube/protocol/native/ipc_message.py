@@ -80,25 +80,27 @@ def encode_binary_front(values: list[bytes]) -> tuple[bytes, int]:
         if end > BATCH_BYTES_MAX:
             raise too_large_batch(f"payloads of more than {BATCH_BYTES_MAX} bytes")
         write_i32_le(offsets, end)
-    count = len(values)
-    offsets_bytes = 4 * (count + 1)
-    if offsets_bytes % 8:
-        write_i32_le(offsets, 0)
-    values_at = len(offsets)
+    return binary_front(offsets.getvalue(), end), end
+
+
+def binary_front(offsets: bytes, data_bytes: int) -> bytes:
+    """The same out of `count + 1` offsets, 32 bits each, of which the first is zero."""
+    count = len(offsets) // 4 - 1
+    data_at = len(offsets) + len(offsets) % 8
     front = _BINARY_MESSAGE.pack(
         _MESSAGE_TABLE,
-        values_at + end + -end % 8,
+        data_at + data_bytes + -data_bytes % 8,
         _RECORD_BATCH_TABLE,
         count,
         _THREE_BUFFERS,
-        offsets_bytes,
-        values_at,
-        end,
+        len(offsets),
+        data_at,
+        data_bytes,
         _ONE_NODE,
         count,
         0,
     )
-    return front + offsets.getvalue(), end
+    return b"".join((front, offsets, bytes(len(offsets) % 8)))
 
 
 def binary_column(body: bytes, start: int, count: int) -> BinaryColumn:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pydanube.history.damage import DamagedSegmentError
@@ -77,6 +78,17 @@ def test_a_column_is_there_only_if_a_message_has_a_value(make_group: MakeGroup, 
     layout = read_layout(group.rows(0, **WHOLE)[0][1])
     assert arrow.schema_of(layout.columns).names == ["payload"]
     assert decode_head(layout).publish_time == NOW
+
+
+@pytest.mark.parametrize("skipped", [0, 3])
+@pytest.mark.parametrize("payload", [b"", b"seven b", b"eight by"])
+def test_a_batch_of_payloads_is_what_arrow_makes_of_it(
+    make_group: MakeGroup, make_message: Make, payload: bytes, skipped: int
+) -> None:
+    group = make_group(_run(make_message, 0, skipped + RUN, payload=payload))
+    ((_, body, _, _),) = group.rows(skipped, **WHOLE)
+    batch = pa.record_batch({"payload": pa.array([payload] * RUN, pa.binary())})
+    assert body[read_layout(body).arrow_at :] == batch.serialize().to_pybytes()
 
 
 @pytest.mark.parametrize("request_id", [None, 1])
