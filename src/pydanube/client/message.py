@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
+from pydanube.client.unpacking import unpack_batch
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native.batch import read_layout
@@ -196,9 +197,6 @@ class Unpacked:
         Raises:
             Rejected: the broker sent something that cannot be read.
         """
-        # Here, because a client that only meets rows need not load Arrow.
-        from pydanube.client.unpacking import columns_of  # noqa: PLC0415
-
         layout = read_layout(item.body)
         if not 0 < item.messages <= layout.count - item.skip:
             raise Rejected(
@@ -206,7 +204,7 @@ class Unpacked:
                 ErrorCode.PROTOCOL_VIOLATION,
             )
         origin = Origin(feed, item)
-        unpacked = cls(feed, columns_of(item, layout, origin))
+        unpacked = cls(feed, unpack_batch(item, layout, origin))
         offsets: Iterator[int | None] = count(item.base + item.skip)
         if item.base == NO_OFFSET:
             offsets = repeat(None)

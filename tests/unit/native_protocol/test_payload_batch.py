@@ -1,14 +1,23 @@
 """Batches of nothing but payloads: the bytes are Arrow's, the large payloads are not copied."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pydanube.kernel.errors import ErrorCode, Rejected
 from pydanube.protocol.native import arrow
-from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from pydanube.protocol.native.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, LZ4, read_layout
 from pydanube.protocol.native.checking import check_batch
-from pydanube.protocol.native.payload_batch import PIECE_BYTES, WHOLE_BYTES, encode_payload_batch
+from pydanube.protocol.native.ipc_message import binary_column
+from pydanube.protocol.native.payload_batch import (
+    PIECE_BYTES,
+    WHOLE_BYTES,
+    decode_payload_batch,
+    encode_payload_batch,
+    is_payload_batch,
+)
 from pydanube.protocol.native_pb2 import BatchHead
 
 HEAD = BatchHead(producer_id=7, producer_name="press", publish_time=1_700_000_000_000)
@@ -18,6 +27,40 @@ HEAD_BYTES = HEAD.SerializeToString()
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=40))
 def test_the_parts_are_what_arrow_writes(payloads: list[bytes]) -> None:
     assert b"".join(encode_payload_batch(payloads, HEAD_BYTES)) == arrow.encode_payloads(payloads, HEAD)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=40))
+def test_what_arrow_writes_is_read(payloads: list[bytes]) -> None:
+    body = arrow.encode_payloads(payloads, HEAD)
+    assert decode_payload_batch(body, read_layout(body)) == payloads
+
+
+def test_other_columns_and_compressed_ones_are_left_to_arrow() -> None:
+    for body in (
+        arrow.encode_payloads([b"x"], HEAD, routing_keys=["k"]),
+        arrow.encode_payloads([b"x" * 1000], HEAD, codec=LZ4),
+    ):
+        assert not is_payload_batch(read_layout(body))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "why"),
+    [
+        ((-1, 2, 4, 6), "outside of their buffer"),
+        ((0, 2, 4, 7), "outside of their buffer"),
+        ((0, 9, 4, 6), "do not ascend"),
+        ((0, 2, -4, 6), "do not ascend"),
+        ((0, 2, 1 << 30, 6), "do not ascend"),
+        ((6, 6, 6, 2), "do not ascend"),
+    ],
+)
+def test_offsets_that_lie_are_refused(offsets: tuple[int, ...], why: str) -> None:
+    body = bytearray(b"".join(encode_payload_batch([b"ab", b"cd", b"ef"], HEAD_BYTES)))
+    layout = read_layout(bytes(body))
+    struct.pack_into("<4i", body, binary_column(bytes(body), layout.arrow_at, 3).offsets_at, *offsets)
+    with pytest.raises(Rejected, match=why) as refusal:
+        decode_payload_batch(bytes(body), layout)
+    assert refusal.value.code is ErrorCode.BATCH_INVALID
 
 
 @pytest.mark.parametrize("size", [0, 1, WHOLE_BYTES - 1, WHOLE_BYTES, PIECE_BYTES + 1])
