@@ -177,11 +177,12 @@ class StorageControl:
         """
         stored = self._topic(topic)
         log = stored.log
-        await self._journal.scrub()
         self._journal.forget_cached(log.topic_id)
         async with log.history.change:
             copies = log.history.copies
             await log.history.drop_copies(copies)
+        # After that: the journal may have got files back in which copies were.
+        await self._journal.scrub()
         replaced = await remove_replaced(
             self._places,
             now_ms=self._clock.now_ms(),

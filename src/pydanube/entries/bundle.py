@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.run_file import RunDescriptor, encode_run
-from pydanube.entries.run_store import BLOCK_BYTES
 
 RUNS_MAX: Final = 250
 """Their descriptors are stored in one transaction, which is bounded."""

@@ -64,7 +64,23 @@ class Disk(Protocol):
         """Give the file exactly `size` bytes that are really there, so that overwriting needs no space."""
         ...
 
+    def reserve(self, fd: int, size: int) -> None:
+        """Like `allocate`, at once: the first write to each part costs more."""
+        ...
+
+    def is_whole(self, path: Path, size: int) -> bool:
+        """Whether the file has no other name and space of its own for its first `size` bytes."""
+        ...
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut off what is behind the first `size` bytes."""
+        ...
+
     def read(self, path: Path) -> bytes: ...
+
+    def read_at(self, fd: int, position: int, size: int) -> bytes:
+        """Read up to `size` bytes of an open file; fewer only at its end."""
+        ...
 
     def read_range(self, path: Path, position: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -83,6 +99,10 @@ class Disk(Protocol):
     def sync_directory(self, directory: Path) -> None: ...
 
     def rename(self, source: Path, target: Path) -> None: ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name; nothing happens if there is a file of that name."""
+        ...
 
     def unlink(self, path: Path) -> None:
         """Remove the file; do nothing if it is not there."""
@@ -129,24 +149,38 @@ class LocalDisk:
     def allocate(self, fd: int, size: int) -> None:
         # Reserve first, so that a full disk is told before anything is written. Then write: syncing
         # into blocks that were only reserved costs a file system journal entry each time.
-        os.posix_fallocate(fd, 0, size)
-        os.ftruncate(fd, size)
+        self.reserve(fd, size)
         for start in range(0, size, len(_ZEROS)):
             # In small syncs: those of the journal in use would wait behind one large one.
             os.pwritev(fd, [memoryview(_ZEROS)[: min(len(_ZEROS), size - start)]], start, os.RWF_DSYNC)
         os.fsync(fd)
 
+    def reserve(self, fd: int, size: int) -> None:
+        os.posix_fallocate(fd, 0, size)
+        os.ftruncate(fd, size)
+        os.fsync(fd)
+
+    def is_whole(self, path: Path, size: int) -> bool:
+        facts = path.stat()
+        return facts.st_nlink == 1 and facts.st_size >= size and facts.st_blocks * 512 >= size
+
+    def truncate(self, path: Path, size: int) -> None:
+        os.truncate(path, size)
+
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_at(self, fd: int, position: int, size: int) -> bytes:
+        data = os.pread(fd, size, position)
+        # One read takes what is wanted unless the file ends or a signal came between.
+        while len(data) < size and (more := os.pread(fd, size - len(data), position + len(data))):
+            data += more
+        return data
 
     def read_range(self, path: Path, position: int, size: int) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.pread(fd, size, position)
-            # One read takes what is wanted unless the file ends or a signal came between.
-            while len(data) < size and (more := os.pread(fd, size - len(data), position + len(data))):
-                data += more
-            return data
+            return self.read_at(fd, position, size)
         finally:
             os.close(fd)
 
@@ -175,6 +209,10 @@ class LocalDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         source.rename(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        with suppress(FileExistsError):
+            target.hardlink_to(source)
 
     def unlink(self, path: Path) -> None:
         try:

@@ -25,6 +25,7 @@ class _File:
         self.data = bytearray(data)
         self.durable = bytearray(data)
         self.dirty: set[int] = set()
+        self.has_holes = False
 
     def write(self, position: int, data: bytes) -> None:
         end = position + len(data)
@@ -122,6 +123,7 @@ class MemoryDisk:
         with self._call("discard", None):
             file = self._open[fd]
             file.write(position, bytes(max(0, min(size, len(file.data) - position))))
+            file.has_holes = True
 
     def allocate(self, fd: int, size: int) -> None:
         with self._call("allocate", None):
@@ -130,6 +132,24 @@ class MemoryDisk:
             file.data[:] = bytes(size)
             file.durable[:] = bytes(size)
             file.dirty.clear()
+
+    def reserve(self, fd: int, size: int) -> None:
+        self.allocate(fd, size)
+
+    def is_whole(self, path: Path, size: int) -> bool:
+        with self._lock:
+            file = self._find(path)
+            return self._names_of(file) == 1 and len(file.data) >= size and not file.has_holes
+
+    def truncate(self, path: Path, size: int) -> None:
+        with self._call("truncate", path):
+            file = self._find(path)
+            del file.data[size:], file.durable[size:]
+            file.dirty = {sector for sector in file.dirty if sector * SECTOR_BYTES < size}
+
+    def read_at(self, fd: int, position: int, size: int) -> bytes:
+        with self._call("read_at", None):
+            return bytes(self._open[fd].data[position : position + size])
 
     def read(self, path: Path) -> bytes:
         with self._call("read", path):
@@ -164,10 +184,14 @@ class MemoryDisk:
             self._names[target] = self._find(source)
             del self._names[source]
 
+    def link(self, source: Path, target: Path) -> None:
+        with self._call("link", target):
+            self._names.setdefault(target, self._find(source))
+
     def unlink(self, path: Path) -> None:
         with self._call("unlink", path):
             file = self._names.pop(path, None)
-            if file is not None and self.space is not None:
+            if file is not None and self.space is not None and not self._names_of(file):
                 self.space += len(file.data)
 
     def remove_directory(self, directory: Path) -> None:
@@ -181,6 +205,9 @@ class MemoryDisk:
         self._next_fd += 1
         self._open[self._next_fd] = file
         return self._next_fd
+
+    def _names_of(self, file: _File) -> int:
+        return sum(each is file for each in self._names.values())
 
     def _find(self, path: Path) -> _File:
         try:

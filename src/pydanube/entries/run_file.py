@@ -22,14 +22,12 @@ from crc32c import crc32c
 
 from pydanube.entries.disk import join_small
 from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
-from pydanube.entries.entry import crc_behind_body, decode_append_times, decode_header
+from pydanube.entries.entry import KNOWN_CRC_BYTES, crc_behind_body, decode_append_times, decode_header
 
 HEADER_BYTES = 64
 FOOTER_BYTES = 24
 INDEX_EVERY_BYTES = 64 * 1024
 ENTRIES_PER_BUFFER = 512
-KNOWN_CRC_BYTES = 128 * 1024
-"""From this size on a body's checksum is cheaper to work out from its header than to compute again."""
 VERSION = 1
 
 _HEADER = struct.Struct("<4sHHIQQQq16x")
@@ -59,9 +57,11 @@ class RunDescriptor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_append_ms: int
     entry_count: int
     bundle: str = ""
-    """Name of the file it shares with runs of other topics, if it has none of its own."""
+    """Name of the file it shares with other things, if it has none of its own."""
     position: int = 0
-    """Where in its file it begins."""
+    """Where in its file it begins, or the table of its places does."""
+    places: int = 0
+    """How many places of its file it lies in, if it is not in one piece (kept.py)."""
 
     @property
     def next_offset(self) -> int:

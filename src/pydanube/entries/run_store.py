@@ -1,14 +1,20 @@
-"""Where runs lie: written once, each in a file of its topic or in a bundle of many topics', then only read or deleted."""
+"""Where runs lie: written once, then only read or deleted.
+
+A run has a file of its topic, or shares one: a bundle with runs of many topics, or a journal file that is kept.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from mmap import mmap
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, Protocol, TypeVar
 
+from pydanube.entries.blocks import BLOCK_BYTES, Blocks, in_blocks
 from pydanube.entries.disk import Disk, LocalDisk, write_all
-from pydanube.entries.run_file import RunDescriptor
+from pydanube.entries.extents import Extents, Place, table_bytes
+from pydanube.entries.kept import KeptPart, encode_sections
+from pydanube.entries.run_file import DamagedRunError, RunDescriptor
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 from pydanube.kernel.names import TopicName
 
@@ -17,7 +23,9 @@ SYNC_EVERY_BYTES = 4 << 20
 
 PAST_CACHE_BYTES_MIN = 1 << 20
 BLOCKS_BYTES = 2 << 20
-BLOCK_BYTES = 4096
+
+EXTENTS_KEPT_MAX = 64
+"""Tables of places in memory: of the runs that were read last."""
 
 _UNFINISHED_SUFFIX = ".tmp"
 
@@ -36,12 +44,33 @@ class RunStore(Protocol):
         """Store runs of many topics in one file, as `write` does one."""
         ...
 
+    async def keep(self, journal_file: Path, name: str) -> None:
+        """Let that file be known here too, by that name; durable when this returns. Repeating it changes nothing.
+
+        Raises OSError where the file system cannot do that.
+        """
+        ...
+
+    async def describe(
+        self, name: str, parts: Sequence[KeptPart], *, created_ms: int
+    ) -> Sequence[RunDescriptor]:
+        """Make runs of parts of a kept file, where they lie; durable when this returns."""
+        ...
+
+    async def drop_unused(self, name: str) -> None:
+        """Forget a kept file that no run is in."""
+        ...
+
     def hold(self, run: RunDescriptor) -> None:
-        """A topic has that run: its part of a bundle stays until it is deleted."""
+        """A topic has that run: its part of a shared file stays until it is deleted."""
         ...
 
     async def sweep_bundles(self) -> None:
-        """Every run there is was held: remove what bundles have beside them."""
+        """Every run there is was held: remove what shared files have beside them."""
+        ...
+
+    async def sweep_kept(self) -> None:
+        """Nothing is being kept at the moment: remove what kept files have beside runs."""
         ...
 
     async def read(
@@ -73,20 +102,34 @@ class RunStore(Protocol):
         """The file that the run is in."""
         ...
 
+    def byte_at(self, run: RunDescriptor, position: int) -> int:
+        """Where in that file a byte of a run is that was read just now."""
+        ...
+
 
 class LocalRunStore:
-    """Files in `{root}/{namespace}/{topic}/` and bundles beside `{root}`, read and written in worker threads."""
+    """Files in `{root}/{namespace}/{topic}/`, shared ones in `bundles` beside `{root}`; all work is done in threads."""
 
-    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        disk: Disk | None = None,
+        *,
+        recycle: Callable[[Path], bool] = lambda path: False,
+    ) -> None:
+        """`recycle` is offered journal files that are not needed any more; it says whether it has taken the file."""
         self._root = root
         self._bundles = root.parent / "bundles"
-        self._held: dict[str, dict[int, int]] = {}
-        """Position and size of the runs that topics have in bundles, by bundle."""
+        self._held: dict[str, dict[int, RunDescriptor]] = {}
+        """The runs that topics have in shared files, by file and position."""
         self._all_are_held = False
         self._disk = disk or LocalDisk()
-        self._blocks: mmap | None = None
-        """Memory, aligned, through which large runs are written; made with the first one."""
+        self._recycle = recycle
+        self._blocks: Blocks | None = None
+        """Through which large runs are written; made with the first one."""
         self._blocks_taken = Lock()
+        self._extents: OrderedDict[tuple[str, int], Extents] = OrderedDict()
+        self._extents_lock = Lock()
 
     async def write(self, topic: TopicName, run_id: str, buffers: Sequence[bytes]) -> None:
         directory = self._directory(topic)
@@ -95,14 +138,34 @@ class LocalRunStore:
     async def write_bundle(self, name: str, buffers: Sequence[bytes]) -> None:
         await _in_thread(self._bundles / name, self._write, self._bundles, name, buffers)
 
+    async def keep(self, journal_file: Path, name: str) -> None:
+        await asyncio.to_thread(self._keep, journal_file, name)
+
+    async def describe(
+        self, name: str, parts: Sequence[KeptPart], *, created_ms: int
+    ) -> Sequence[RunDescriptor]:
+        path = self._bundles / name
+        return await _in_thread(path, self._describe, path, parts, created_ms)
+
+    async def drop_unused(self, name: str) -> None:
+        if not self._held.get(name):
+            path = self._bundles / name
+            await _in_thread(path, self._disk.unlink, path)
+
     def hold(self, run: RunDescriptor) -> None:
         if run.bundle:
-            self._held.setdefault(run.bundle, {})[run.position] = run.size
+            self._held.setdefault(run.bundle, {})[run.position] = run
 
     async def sweep_bundles(self) -> None:
         self._all_are_held = True
-        held = {name: dict(runs) for name, runs in self._held.items()}
+        held = {name: tuple(runs.values()) for name, runs in self._held.items()}
         await _in_thread(self._bundles, self._sweep_bundles, held)
+
+    async def sweep_kept(self) -> None:
+        for name, runs in list(self._held.items()):
+            if any(run.places for run in runs.values()):
+                path = self._bundles / name
+                await _in_thread(path, self._sweep, path, tuple(runs.values()))
 
     async def read(
         self, topic: TopicName, run: RunDescriptor, position: int, size: int, decode: Callable[[bytes], T]
@@ -110,14 +173,17 @@ class LocalRunStore:
         path = self._path(topic, run)
 
         def read() -> T:
-            data = self._disk.read_range(path, run.position + position, size)
-            if len(data) != size:
-                raise Corrupt(
-                    f"run {path} ends at byte {run.position + position + len(data)}, {size - len(data)} bytes too "
-                    "early: restore it from a copy",
-                    ErrorCode.SEGMENT_CORRUPT,
-                )
-            return decode(data)
+            pieces: list[bytes] = []
+            for at, length in self._located(path, run, position, size):
+                piece = self._disk.read_range(path, at, length)
+                if len(piece) != length:
+                    raise Corrupt(
+                        f"run {path} ends at byte {at + len(piece)}, {length - len(piece)} bytes too "
+                        "early: restore it from a copy",
+                        ErrorCode.SEGMENT_CORRUPT,
+                    )
+                pieces.append(piece)
+            return decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
         return await _in_thread(path, read)
 
@@ -132,10 +198,10 @@ class LocalRunStore:
             held.pop(run.position, None)
             # As long as not all topics have said what they have, others may be in there.
             if held or not self._all_are_held:
-                await _in_thread(path, self._discard, path, [(run.position, _in_blocks(run.size))])
+                await _in_thread(path, self._discard_run, path, run)
                 return
             self._held.pop(run.bundle, None)
-        await _in_thread(path, self._disk.unlink, path)
+        await _in_thread(path, self._remove, path, run)
 
     async def delete_file(self, topic: TopicName, name: str) -> None:
         path = self._directory(topic) / name
@@ -147,6 +213,10 @@ class LocalRunStore:
 
     def place(self, topic: TopicName, run: RunDescriptor) -> str:
         return str(self._path(topic, run))
+
+    def byte_at(self, run: RunDescriptor, position: int) -> int:
+        extents = self._extents.get((run.bundle, run.position))
+        return run.position + position if extents is None else extents.byte_at(position)
 
     def _path(self, topic: TopicName, run: RunDescriptor) -> Path:
         return self._bundles / run.bundle if run.bundle else self._directory(topic) / run.run_id
@@ -170,13 +240,85 @@ class LocalRunStore:
         disk.rename(unfinished, directory / run_id)
         disk.sync_directory(directory)
 
-    def _sweep_bundles(self, held: dict[str, dict[int, int]]) -> None:
+    def _keep(self, journal_file: Path, name: str) -> None:
+        self._disk.make_directory(self._bundles)
+        self._disk.link(journal_file, self._bundles / name)
+        self._disk.sync_directory(self._bundles)
+
+    def _describe(self, path: Path, parts: Sequence[KeptPart], created_ms: int) -> Sequence[RunDescriptor]:
+        position = in_blocks(self._disk.size(path))
+        sections, runs = encode_sections(parts, bundle=path.name, position=position, created_ms=created_ms)
+        fd = self._disk.open(path)
+        try:
+            write_all(self._disk, fd, [sections], position, sync=False)
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
+        return runs
+
+    def _located(self, path: Path, run: RunDescriptor, position: int, size: int) -> Iterator[Place]:
+        """Where in the file these bytes of the run are."""
+        if run.places:
+            return self._extents_of(path, run).locate(position, size)
+        return iter([(run.position + position, size)])
+
+    def _extents_of(self, path: Path, run: RunDescriptor) -> Extents:
+        key = run.bundle, run.position
+        with self._extents_lock:
+            if key in self._extents:
+                self._extents.move_to_end(key)
+                return self._extents[key]
+        table = self._disk.read_range(path, run.position, table_bytes(run.places))
+        if len(table) != table_bytes(run.places):
+            raise DamagedRunError(0, "the table of the run's places is cut short")
+        extents = Extents.decode(table)
+        with self._extents_lock:
+            self._extents[key] = extents
+            while len(self._extents) > EXTENTS_KEPT_MAX:
+                self._extents.popitem(last=False)
+        return extents
+
+    def _sweep_bundles(self, held: Mapping[str, Sequence[RunDescriptor]]) -> None:
         for name in self._disk.list(self._bundles):
             path = self._bundles / name
             if name in held:
-                self._discard(path, _gaps(held[name], self._disk.size(path)))
+                self._sweep(path, held[name])
             else:
                 self._disk.unlink(path)
+
+    def _sweep(self, path: Path, runs: Sequence[RunDescriptor]) -> None:
+        try:
+            places = sorted(place for run in runs for place in self._places(path, run))
+        except DamagedRunError:
+            return  # who reads it will say so; until then nothing of the file is given up
+        self._discard(path, _gaps(places, self._disk.size(path)))
+
+    def _places(self, path: Path, run: RunDescriptor) -> Sequence[Place]:
+        """All that the run has in its file, blocks behind it included."""
+        if not run.places:
+            return [(run.position, in_blocks(run.size))]
+        return [(run.position, table_bytes(run.places)), *self._extents_of(path, run).places]
+
+    def _discard_run(self, path: Path, run: RunDescriptor) -> None:
+        try:
+            places = self._places(path, run)
+        except (FileNotFoundError, DamagedRunError):
+            return
+        self._forget_extents(run)
+        self._discard(path, places)
+
+    def _remove(self, path: Path, run: RunDescriptor) -> None:
+        self._forget_extents(run)
+        try:
+            if run.places and self._recycle(path):
+                return
+        except FileNotFoundError:
+            return
+        self._disk.unlink(path)
+
+    def _forget_extents(self, run: RunDescriptor) -> None:
+        with self._extents_lock:
+            self._extents.pop((run.bundle, run.position), None)
 
     def _discard(self, path: Path, ranges: Iterable[tuple[int, int]]) -> None:
         """Give back these (position, size) of a file, if it is there."""
@@ -203,25 +345,15 @@ class LocalRunStore:
             if not disk.bypass_cache(fd, True):
                 return False
             if self._blocks is None:
-                self._blocks = mmap(-1, BLOCKS_BYTES)
-            blocks = memoryview(self._blocks)
-            position = filled = 0
-            for buffer in buffers:
-                rest = memoryview(buffer)
-                while rest:
-                    count = min(len(rest), BLOCKS_BYTES - filled)
-                    blocks[filled : filled + count] = rest[:count]
-                    filled += count
-                    rest = rest[count:]
-                    if filled == BLOCKS_BYTES:
-                        position = write_all(disk, fd, [blocks], position, sync=False)
-                        filled = 0
-            whole = filled - filled % BLOCK_BYTES
-            if whole:
-                position = write_all(disk, fd, [blocks[:whole]], position, sync=False)
-            disk.bypass_cache(fd, False)
-            if whole < filled:
-                write_all(disk, fd, [blocks[whole:filled]], position, sync=False)
+                self._blocks = Blocks(BLOCKS_BYTES)
+            position = 0
+            for piece in self._blocks.filled(buffers):
+                whole = len(piece) - len(piece) % BLOCK_BYTES
+                if whole:
+                    position = write_all(disk, fd, [piece[:whole]], position, sync=False)
+                if whole < len(piece):
+                    disk.bypass_cache(fd, False)
+                    position = write_all(disk, fd, [piece[whole:]], position, sync=False)
             disk.fdatasync(fd)
             return True
         finally:
@@ -238,20 +370,15 @@ def _pieces(buffers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
             first, size = number, 0
 
 
-def _gaps(runs: dict[int, int], size: int) -> Iterator[tuple[int, int]]:
-    """What lies beside runs at these positions in a file of that size, as (position, size)."""
+def _gaps(places: Sequence[Place], size: int) -> Iterator[Place]:
+    """The whole blocks between these places, which are in order, in a file of that size."""
     end = 0
-    for position, run_bytes in sorted(runs.items()):
-        if position > end:
-            yield end, position - end
-        end = position + _in_blocks(run_bytes)
-    if end < size:
-        yield end, size - end
-
-
-def _in_blocks(size: int) -> int:
-    """Rounded up to whole blocks: those behind a run in a bundle are its own."""
-    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+    for position, length in [*places, (size, 0)]:
+        start = in_blocks(end)
+        gap = position // BLOCK_BYTES * BLOCK_BYTES - start if position < size else position - start
+        if gap > 0:
+            yield start, gap
+        end = max(end, position + length)
 
 
 async def _in_thread(path: Path, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
 from pydanube.entries.entry import VERSION, DamagedEntryError, Kind, iterate_entries
+from pydanube.entries.extents import Extents, Place, table_bytes
 from pydanube.entries.run_file import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -95,15 +96,15 @@ def read_entries(source: RunSource, *, bytes_wanted: int) -> Iterator[Entries]:
         file = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-            yield from _read_open(_OpenRun(file, source.descriptor), bytes_wanted)
+            run = _OpenRun(file, source.descriptor)
+            try:
+                yield from _read_open(run, bytes_wanted)
+            except (DamagedRunError, DamagedEntryError) as error:
+                raise _corrupt(source, f"{error.why} at byte {run.byte_at(error.position)}") from error
         finally:
             os.close(file)
     except FileNotFoundError as error:
         raise _corrupt(source, "it is missing") from error
-    except (DamagedRunError, DamagedEntryError) as error:
-        raise _corrupt(
-            source, f"{error.why} at byte {source.descriptor.position + error.position}"
-        ) from error
     except OSError as error:
         raise Unavailable(
             f"run {source.path} cannot be read: {error.strerror or error}: see to the disk, it is tried again",
@@ -124,29 +125,50 @@ class _OpenRun:
     def __init__(self, file: int, descriptor: RunDescriptor) -> None:
         self.descriptor = descriptor
         self._file = file
+        self._table: Extents | None = None
 
     def read(self, position: int, size: int) -> bytes:
-        data = os.pread(self._file, size, self.descriptor.position + position)
+        pieces = [os.pread(self._file, length, at) for at, length in self._located(position, size)]
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(data) != size:
             raise DamagedRunError(position + len(data), "the run is cut short")
         return data
 
     def size(self) -> int:
         """How much of it there is: more than its size if something follows that does not belong into its file."""
-        behind = os.fstat(self._file).st_size - self.descriptor.position
-        return min(behind, self.descriptor.size) if self.descriptor.bundle else behind
+        run = self.descriptor
+        file_bytes = os.fstat(self._file).st_size
+        if run.places:
+            located = self._located(0, run.size)
+            return sum(max(0, min(length, file_bytes - at)) for at, length in located)
+        behind = file_bytes - run.position
+        return min(behind, run.size) if run.bundle else behind
 
     def checksum(self) -> str:
         piece = memoryview(bytearray(CHECK_BYTES))
-        checksum = done = 0
-        while done < self.descriptor.size:
-            part = piece[: self.descriptor.size - done]
-            read = os.preadv(self._file, [part], self.descriptor.position + done)
-            if not read:
-                break
-            checksum = crc32c(part[:read], checksum)
-            done += read
+        checksum = 0
+        for at, length in self._located(0, self.descriptor.size):
+            done = 0
+            while done < length and (read := os.preadv(self._file, [piece[: length - done]], at + done)):
+                checksum = crc32c(piece[:read], checksum)
+                done += read
         return f"{checksum:08x}"
+
+    def byte_at(self, position: int) -> int:
+        """Where in the file a byte of the run is."""
+        return self.descriptor.position + position if self._table is None else self._table.byte_at(position)
+
+    def _located(self, position: int, size: int) -> Iterator[Place]:
+        run = self.descriptor
+        if not run.places:
+            yield run.position + position, size
+            return
+        if self._table is None:
+            table = os.pread(self._file, table_bytes(run.places), run.position)
+            if len(table) != table_bytes(run.places):
+                raise DamagedRunError(0, "the table of the run's places is cut short")
+            self._table = Extents.decode(table)
+        yield from self._table.locate(position, size)
 
     def index(self) -> RunIndex:
         size = self.descriptor.size

@@ -85,7 +85,8 @@ class RunReader:
                 raise DamagedRunError(start + error.position, error.why) from error
         except DamagedRunError as error:
             raise Corrupt(
-                f"run {self._store.place(self._topic, run)} is damaged at byte {run.position + error.position}: "
+                f"run {self._store.place(self._topic, run)} is damaged at byte "
+                f"{self._store.byte_at(run, error.position)}: "
                 f"{error.why}; restore it from a copy",
                 ErrorCode.SEGMENT_CORRUPT,
             ) from error

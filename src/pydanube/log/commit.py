@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.entry import encode_cursor, encode_topic_state
 from pydanube.kernel.errors import DanubeError, ErrorCode, OutcomeUnknown, Unavailable
 from pydanube.kernel.policies import FsyncPolicy
-from pydanube.log.group import BLOCK_BYTES, bytes_on_disk
+from pydanube.log.group import bytes_on_disk
 from pydanube.log.recovery import RecoveredTopic
 from pydanube.log.settings import JournalSettings
 from pydanube.log.snapshot import Snapshot, TopicFacts

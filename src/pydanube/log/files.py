@@ -45,7 +45,7 @@ class JournalDirectory:
     def begin(self, sequence: int) -> int:
         """Give the file of that sequence its name, durably, and open it: a spare if there is one."""
         while (spare := self._take_spare()) is None:
-            self.prepare()
+            self.prepare(at_once=True)
         try:
             self._disk.rename(self.path / spare, self.path_of(sequence))
         except OSError:
@@ -59,8 +59,11 @@ class JournalDirectory:
         with self._lock:
             return self._spares.pop() if self._spares else None
 
-    def prepare(self) -> None:
-        """Have a spare ready. Raises OSError, ENOSPC for one, and then leaves nothing behind."""
+    def prepare(self, *, at_once: bool = False) -> None:
+        """Have a spare ready; `at_once` without writing all of it first, which makes small syncs quick.
+
+        Raises OSError, ENOSPC for one, and then leaves nothing behind.
+        """
         with self._lock:
             if self._spares:
                 return
@@ -70,7 +73,10 @@ class JournalDirectory:
             try:
                 fd = self._disk.create(unfinished)
                 try:
-                    self._disk.allocate(fd, self._file_bytes)
+                    if at_once:
+                        self._disk.reserve(fd, self._file_bytes)
+                    else:
+                        self._disk.allocate(fd, self._file_bytes)
                 finally:
                     self._disk.close(fd)
                 self._disk.rename(unfinished, self.path / name)
@@ -86,13 +92,38 @@ class JournalDirectory:
         path = self.path_of(sequence)
         with self._lock:
             is_wanted = len(self._spares) < SPARES_MAX and not self._scrubbers
-            if is_wanted and self._disk.size(path) == self._file_bytes:
+            is_fit = self._disk.size(path) == self._file_bytes and self._disk.is_whole(path, self._file_bytes)
+            if is_wanted and is_fit:
                 name = self._new_spare_name()
                 self._disk.rename(path, self.path / name)
                 self._spares.append(name)
             else:
                 self._disk.unlink(path)
             self._disk.sync_directory(self.path)
+
+    def give_away(self, sequence: int) -> None:
+        """The file is kept under another name: it is none of ours any more."""
+        with self._lock:
+            self._disk.unlink(self.path_of(sequence))
+            self._disk.sync_directory(self.path)
+
+    def adopt(self, path: Path) -> bool:
+        """Take a file back that was given away, as a spare; False if it is not wanted, or has holes by now."""
+        with self._lock:
+            if len(self._spares) >= SPARES_MAX or self._scrubbers:
+                return False
+            if not self._disk.is_whole(path, self._file_bytes):
+                return False
+            self._disk.truncate(path, self._file_bytes)
+            name = self._new_spare_name()
+            self._disk.rename(path, self.path / name)
+            self._disk.sync_directory(self.path)
+            self._spares.append(name)
+            return True
+
+    @property
+    def is_scrubbing(self) -> bool:
+        return self._scrubbers > 0
 
     @contextmanager
     def scrubbing(self) -> Iterator[None]:

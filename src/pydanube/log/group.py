@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.disk import join_small
+from pydanube.entries.entry import KNOWN_CRC_BYTES, crc_behind_body
 
-BLOCK_BYTES = 4096
 HEADER_BYTES = 64
 VERSION = 1
 MAGIC = b"DJGR"
@@ -74,12 +75,20 @@ def encode_group(
     position: int,
 ) -> tuple[list[bytes | memoryview], int]:
     """The buffers to write at `position` and how many bytes they are."""
-    parts: list[bytes | memoryview] = [b"", *join_small(buffers)]
+    entries = join_small(buffers)
+    large = [index for index, buffer in enumerate(buffers) if len(buffer) >= KNOWN_CRC_BYTES]
     crc = 0
     length = 0
-    for part in parts:
-        crc = crc32c(part, crc)
+    number = 0
+    for part in entries:
+        if number < len(large) and part is buffers[large[number]]:
+            # What is that large is the body of an entry: the header before it knows its checksum.
+            crc = crc_behind_body(crc, buffers[large[number] - 1])
+            number += 1
+        else:
+            crc = crc32c(part, crc)
         length += len(part)
+    parts: list[bytes | memoryview] = [b"", *entries]
     fields = _FIELDS.pack(
         MAGIC,
         VERSION,
@@ -102,8 +111,13 @@ def encode_group(
     return parts, size
 
 
-def decode_group_header(data: bytes, position: int, journal_id: int | None) -> GroupHeader | None:
-    """The header at `position` if there is one of this journal, whole and in its place; else None."""
+def decode_group_header(
+    data: bytes, position: int, journal_id: int | None, *, data_at: int = 0
+) -> GroupHeader | None:
+    """The header at `position` if there is one of this journal, whole and in its place; else None.
+
+    `data_at` is where in the file the data begins.
+    """
     if data[position : position + 4] != MAGIC or position + HEADER_BYTES > len(data):
         return None
     header = GroupHeader._make(_HEADER.unpack_from(data, position))
@@ -111,7 +125,7 @@ def decode_group_header(data: bytes, position: int, journal_id: int | None) -> G
         return None
     if journal_id is not None and header.journal_id != journal_id:
         return None
-    return header if header.block == position // BLOCK_BYTES else None
+    return header if header.block == (data_at + position) // BLOCK_BYTES else None
 
 
 def body_is_whole(data: bytes, position: int, header: GroupHeader) -> bool:

@@ -21,6 +21,7 @@ from pydanube.kernel.names import TopicName
 from pydanube.kernel.policies import FsyncPolicy
 from pydanube.log.commit import CommitQueue
 from pydanube.log.files import JournalDirectory
+from pydanube.log.keeping import Keeper
 from pydanube.log.opening import open_files
 from pydanube.log.recovery import Progress, RecoveredTopic
 from pydanube.log.settings import JournalSettings
@@ -123,14 +124,15 @@ class Journal:
         )
         catalogue = Catalogue(metadata, broker_id)
         places = Places(
-            LocalRunStore(directory.parent / "runs", disk),
+            LocalRunStore(directory.parent / "runs", disk, recycle=files.adopt),
             catalogue,
             store or DirectoryStore(directory.parent),
             read_cache_bytes_max=read_cache_bytes_max,
         )
+        keeper = Keeper(disk, files, opened.journal_id, places, file_bytes=settings.file_bytes)
         return cls(
             queue,
-            Stager(queue, files, places, clock, on_step),
+            Stager(queue, files, places, clock=clock, keeper=keeper, on_step=on_step),
             reports=reports,
             places=places,
             deletions=await catalogue.deletions(),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.disk import Disk
 from pydanube.entries.entry import (
     CARRIES_MESSAGES,
@@ -27,7 +28,6 @@ from pydanube.entries.entry import (
 from pydanube.kernel.errors import Corrupt
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import (
-    BLOCK_BYTES,
     FLAG_SNAPSHOT,
     HEADER_BYTES,
     VERSION,

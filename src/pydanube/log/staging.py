@@ -1,5 +1,7 @@
 """Turning closed journal files into runs, then giving the files back.
 
+A file full of large entries is kept, and its runs are where they are. Others are copied: to a run each, or to bundles.
+
 Order per file: every topic's run written and synced, its descriptor stored, and only then the file
 released. A crash in between repeats the file after restart; runs that exist already stay as they are.
 """
@@ -7,7 +9,7 @@ released. A crash in between repeats the file after restart; runs that exist alr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 
 from pydanube.entries import bundle
@@ -17,6 +19,7 @@ from pydanube.kernel.clock import Clock
 from pydanube.kernel.errors import DanubeError
 from pydanube.log.commit import CommitQueue
 from pydanube.log.files import JournalDirectory
+from pydanube.log.keeping import Keeper, KeptFile, Work
 from pydanube.log.tail import Chunk
 from pydanube.log.topic_log import TopicLog
 
@@ -30,8 +33,11 @@ BUNDLE_BYTES = 16 << 20
 TOPICS_AT_ONCE_MAX = 8
 """Runs written at the same time: their syncs share the file system's own commits."""
 RETRY_SECONDS_MAX = 30.0
+HURRIED_MS = 1000
+"""A file that was full sooner: the next one is not written with zeros first, which would take as long as it lasts."""
 
-Work = tuple[TopicLog, Chunk]
+Stage = Callable[[Sequence[Work], int], Awaitable[None]]
+"""Makes runs of some topics' chunks, created at that moment, while their histories are held."""
 
 
 class Stager:
@@ -42,14 +48,18 @@ class Stager:
         queue: CommitQueue,
         directory: JournalDirectory,
         places: Places,
+        *,
         clock: Clock,
+        keeper: Keeper,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> None:
-        """`on_step` is told "staged" for each run and "journal_released" for each file."""
+        """`on_step` is told "kept" for each file that is, "staged" for each run, "journal_released" for each file."""
         self._queue = queue
         self._directory = directory
         self._places = places
         self._clock = clock
+        self._keeper = keeper
+        self._rotated_ms: int | None = None
         self._on_step = on_step
         self._wake = asyncio.Event()
         self._tried = asyncio.Event()
@@ -82,11 +92,12 @@ class Stager:
                 raise self._failure
 
     async def scrub(self) -> None:
-        """Like `finish` after a rotation, but files go with what is in them: none is kept to be used again."""
+        """Like `finish` after a rotation, but no file of the journal is used again, or kept, with what else is in it."""
         with self._directory.scrubbing():
             await asyncio.to_thread(self._directory.drop_spares)
             await self._queue.rotate()
             await self.finish()
+            await self._places.runs.sweep_kept()
 
     def forget_cached(self, log: TopicLog) -> None:
         """Keep nothing of that topic in memory that is in runs."""
@@ -117,8 +128,11 @@ class Stager:
 
     async def _prepare(self) -> None:
         """Have the next file ready before it is needed; the disk may be full, staging may still work."""
+        now_ms = self._clock.monotonic_ms()
+        is_hurried = self._rotated_ms is not None and now_ms - self._rotated_ms < HURRIED_MS
+        self._rotated_ms = now_ms
         try:
-            await asyncio.to_thread(self._directory.prepare)
+            await asyncio.to_thread(self._directory.prepare, at_once=is_hurried)
         except OSError as error:
             logger.warning("no spare journal file error=%s", error)
 
@@ -126,18 +140,39 @@ class Stager:
         closed = self._queue.closed_files
         while closed and not self._stopping:
             if await self._stage_file(closed[0]):
-                await asyncio.to_thread(self._directory.release, closed[0])
                 self._on_step("journal_released")
                 logger.debug("journal file released file_sequence=%d", closed.popleft())
 
     async def _stage_file(self, file_sequence: int) -> bool:
-        """Whether everything in the file is in runs now."""
+        """Whether everything in the file is in runs now, and the journal is without it."""
         work = [
             (log, chunk)
             for log in self._queue.logs.values()
             for chunk in log.tail.chunks
             if chunk.file_sequence == file_sequence and chunk.bases and not chunk.staged
         ]
+        kept = await self._keeper.keep(file_sequence, work)
+        if kept is not None:
+            return await self._stage_kept(file_sequence, kept, work)
+        if await self._copy(work):
+            await asyncio.to_thread(self._directory.release, file_sequence)
+            return True
+        return False
+
+    async def _stage_kept(self, file_sequence: int, kept: KeptFile, work: list[Work]) -> bool:
+        self._on_step("kept")
+        try:
+            for first in range(0, len(work), bundle.RUNS_MAX):
+                if self._stopping:
+                    return False
+                await self._stage_together(work[first : first + bundle.RUNS_MAX], kept.stage)
+            await asyncio.to_thread(self._directory.give_away, file_sequence)
+            return True
+        finally:
+            await kept.give_up_if_unused()
+
+    async def _copy(self, work: list[Work]) -> bool:
+        """Whether all of it is in runs of its own now."""
         small = [item for item in work if item[1].memory_bytes <= BUNDLED_BYTES_MAX]
         alone = [item for item in work if item[1].memory_bytes > BUNDLED_BYTES_MAX]
         if len(small) < BUNDLED_TOPICS_MIN:
@@ -166,21 +201,24 @@ class Stager:
         for group in _bundles(work):
             if self._stopping:
                 return False
-            async with AsyncExitStack() as stack:
-                for log, _ in group:
-                    await stack.enter_async_context(log.history.change)
-                parts = [
-                    Part(log.history, chunk.heads, chunk.bodies)
-                    for log, chunk in group
-                    if not log.history.is_deleted
-                ]
-                await stage_together(self._places, parts, created_ms=self._clock.now_ms())
-                for log, chunk in group:
-                    chunk.staged = not log.history.is_deleted
-            for log, chunk in group:
-                if chunk.staged:
-                    self._staged(log, chunk)
+            await self._stage_together(group, self._stage_bundle)
         return True
+
+    async def _stage_bundle(self, group: Sequence[Work], created_ms: int) -> None:
+        parts = [Part(log.history, chunk.heads, chunk.bodies) for log, chunk in group]
+        await stage_together(self._places, parts, created_ms=created_ms)
+
+    async def _stage_together(self, group: Sequence[Work], stage: Stage) -> None:
+        async with AsyncExitStack() as stack:
+            for log, _ in group:
+                await stack.enter_async_context(log.history.change)
+            there = [(log, chunk) for log, chunk in group if not log.history.is_deleted]
+            await stage(there, self._clock.now_ms())
+            for log, chunk in group:
+                chunk.staged = not log.history.is_deleted
+        for log, chunk in group:
+            if chunk.staged:
+                self._staged(log, chunk)
 
     def _staged(self, log: TopicLog, chunk: Chunk) -> None:
         self._on_step("staged")
@@ -196,7 +234,7 @@ class Stager:
             oldest_log.tail.forget(oldest)
 
 
-def _bundles(work: list[Work]) -> Iterator[list[Work]]:
+def _bundles(work: Sequence[Work]) -> Iterator[list[Work]]:
     """The work in parts that make a bundle each."""
     group: list[Work] = []
     size = 0

@@ -15,6 +15,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from pydanube.entries.blocks import BLOCK_BYTES, Blocks, in_blocks
 from pydanube.entries.disk import Disk, write_all
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_MARKER, FLAG_SNAPSHOT, encode_group
@@ -112,6 +113,8 @@ class JournalWriter:
         self._journal_id = journal_id
         self._file_sequence = file_sequence
         self._fd = fd
+        self._blocks = Blocks(in_blocks(settings.group_bytes_max) + 16 * BLOCK_BYTES)
+        self._past_cache = disk.bypass_cache(fd, True)
         self._position = position
         self._next_group = group_sequence
         self._synced_group = group_sequence - 1
@@ -220,7 +223,11 @@ class JournalWriter:
         sync_by_write = sync and not self._unsynced()
         self._marked_group = self._synced_group
         position, began_ns = self._position, time.monotonic_ns()
-        self._position = write_all(self._disk, self._fd, parts, position, sync=sync_by_write)
+        if self._past_cache:
+            for piece in self._blocks.filled(parts):
+                self._position = write_all(self._disk, self._fd, [piece], self._position, sync=sync_by_write)
+        else:
+            self._position = write_all(self._disk, self._fd, parts, position, sync=sync_by_write)
         self._next_group += 1
         if sync_by_write:
             self._synced_group = self._next_group - 1
@@ -263,6 +270,7 @@ class JournalWriter:
             return
         self._disk.close(self._fd)
         self._fd = fd
+        self._past_cache = self._disk.bypass_cache(fd, True)
         self._file_sequence = command.sequence
         self._position = 0
         entries = command.snapshot()

@@ -47,6 +47,8 @@ def tune_process() -> None:
         mallopt(mmap_threshold, 32 << 20)
     # The journal thread comes back from every sync wanting to run at once; 5 ms is longer than the sync itself.
     sys.setswitchinterval(0.0005)
+    # Nobody here multiplies matrices: threads of numpy's library would only spin, here and in the converter.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

@@ -53,8 +53,9 @@ class MortalStore(MemoryStore):
 class Story:
     """What was promised so far."""
 
-    def __init__(self, crowd=()):
+    def __init__(self, crowd=(), padding=b""):
         self.crowd = crowd
+        self.padding = padding
         self.acknowledged = []
         self.cursor = 0
         self.moved_to = None
@@ -70,7 +71,7 @@ class Story:
         crowd = [await journal.open_topic(number, name) for number, name in enumerate(self.crowd, 3)]
         for round_ in range(3):
             for number in range(2):
-                body = b"%d.%d" % (round_, number)
+                body = b"%d.%d" % (round_, number) + self.padding
                 await self.append(workshop, log, body)
                 await workshop.append(other, [body])
             for each in crowd:
@@ -117,7 +118,7 @@ def count_steps_until(limit):
 async def check(workshop, story):
     journal, log = await workshop.open()
     rows = await workshop.rows(log)
-    known = [b"%d.%d" % (round_, number) for round_ in range(3) for number in range(2)]
+    known = [b"%d.%d" % (round_, number) + story.padding for round_ in range(3) for number in range(2)]
     known += [b"gone", b"last"]
     assert log.committed_end >= len(story.acknowledged)
     assert rows == list(enumerate(known))[log.start_offset : log.committed_end]
@@ -155,10 +156,10 @@ def check_producers(log, story):
         assert log.sequence_of(8) <= max(0, log.committed_end - 6)
 
 
-async def steps_of_the_story(make, crowd):
+async def steps_of_the_story(make, crowd, padding):
     workshop = make()
     step, counted = count_steps_until(10**9)
-    await Story(crowd).tell(workshop, step)
+    await Story(crowd, padding).tell(workshop, step)
     return counted()
 
 
@@ -181,12 +182,16 @@ def make(workshop):
 
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("power", ["stays", "goes"])
-@pytest.mark.parametrize("crowd", [(), CROWD], ids=["two topics", "a crowd"])
-async def test_an_end_at_any_step_loses_nothing_acknowledged(make, part, power, crowd):
-    total = await steps_of_the_story(make, crowd)
+@pytest.mark.parametrize(
+    ("crowd", "padding"),
+    [((), b""), (CROWD, b""), ((), bytes(40_000))],
+    ids=["two topics", "a crowd", "kept files"],
+)
+async def test_an_end_at_any_step_loses_nothing_acknowledged(make, part, power, crowd, padding):
+    total = await steps_of_the_story(make, crowd, padding)
     assert total > 60
     for limit in range(part, total, 8):
-        workshop, story = make(), Story(crowd)
+        workshop, story = make(), Story(crowd, padding)
         step, _ = count_steps_until(limit)
         with suppress(DeathError, DanubeError, asyncio.CancelledError):
             await story.tell(workshop, step)

@@ -57,6 +57,43 @@ def test_what_is_discarded_reads_as_zeros_and_the_file_keeps_its_size(disk, tmp_
     assert disk.read(tmp_path / "x") == b"x" * 4096 + bytes(4096) + b"x" * 808 + bytes(1_000)
 
 
+def test_a_reserved_file_has_its_size_and_only_zeros(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    disk.reserve(fd, 9_000)
+    assert disk.read_at(fd, 8_000, 5_000) == bytes(1_000)
+    disk.close(fd)
+    assert disk.read(tmp_path / "x") == bytes(9_000)
+
+
+def test_a_file_has_two_names_until_one_is_removed(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    disk.allocate(fd, 8192)
+    disk.close(fd)
+    assert disk.is_whole(tmp_path / "x", 8192)
+    for _ in range(2):
+        disk.link(tmp_path / "x", tmp_path / "y")
+    assert disk.list(tmp_path) == ["x", "y"]
+    assert not disk.is_whole(tmp_path / "x", 8192)
+    fd = disk.open(tmp_path / "y")
+    write_all(disk, fd, [b"same"], 8192, sync=False)
+    disk.close(fd)
+    assert disk.read(tmp_path / "x")[8192:] == b"same"
+    disk.unlink(tmp_path / "x")
+    assert disk.read(tmp_path / "y") == bytes(8192) + b"same"
+    assert disk.is_whole(tmp_path / "y", 8192)
+    disk.truncate(tmp_path / "y", 8192)
+    assert disk.read(tmp_path / "y") == bytes(8192)
+
+
+def test_a_file_with_a_hole_or_too_small_a_file_is_not_whole(disk, tmp_path):
+    fd = disk.create(tmp_path / "x")
+    disk.allocate(fd, 5 * 4096)
+    assert not disk.is_whole(tmp_path / "x", 5 * 4096 + 1)
+    disk.discard(fd, 4096, 4096)
+    disk.close(fd)
+    assert not disk.is_whole(tmp_path / "x", 5 * 4096)
+
+
 def test_more_buffers_than_one_call_takes(disk, tmp_path):
     fd = disk.create(tmp_path / "x")
     assert write_all(disk, fd, [b"%04d" % number for number in range(3000)], 0, sync=False) == 12_000

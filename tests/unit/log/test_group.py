@@ -2,9 +2,10 @@
 
 import pytest
 
+from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.disk import JOINED_BYTES_MAX
+from pydanube.entries.entry import KNOWN_CRC_BYTES, Kind, encode_cursor, encode_header
 from pydanube.log.group import (
-    BLOCK_BYTES,
     HEADER_BYTES,
     body_is_whole,
     bytes_on_disk,
@@ -33,6 +34,26 @@ def test_a_group_fills_whole_blocks_and_holds_its_buffers(sizes):
     assert (header.file_sequence, header.group_sequence, header.synced_group) == (3, 9, 8)
     assert data[HEADER_BYTES : HEADER_BYTES + header.length] == b"".join(buffers)
     assert body_is_whole(data, 0, header)
+
+
+def test_the_checksum_is_that_of_all_bytes_also_where_large_bodies_are_not_read_again():
+    bodies = [b"a" * KNOWN_CRC_BYTES, b"small", b"b" * (KNOWN_CRC_BYTES + 77), b"c" * 40_000]
+    buffers = [encode_cursor(1, 1, "billing", 5)] * 3000
+    for number, body in enumerate(bodies):
+        buffers += [encode_header(Kind.BATCH, body, 9, 1, number, 0, 0, 0, 1), body]
+    data = group(buffers)
+    assert body_is_whole(data, 0, decode_group_header(data, 0, 77))
+    # A body that changed after its header was made must not pass for whole.
+    buffers[-3] = b"x" + buffers[-3][1:]
+    assert len(buffers[-3]) >= KNOWN_CRC_BYTES
+    data = group(buffers)
+    assert not body_is_whole(data, 0, decode_group_header(data, 0, 77))
+
+
+def test_a_header_is_known_by_its_place_in_the_file():
+    data = group([b"x"], position=2 * BLOCK_BYTES)
+    assert decode_group_header(data, 0, 77) is None
+    assert decode_group_header(data, 0, 77, data_at=2 * BLOCK_BYTES) is not None
 
 
 def test_it_is_no_group_elsewhere_nor_in_another_journal():
