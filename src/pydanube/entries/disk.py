@@ -69,7 +69,11 @@ class Disk(Protocol):
         ...
 
     def is_whole(self, path: Path, size: int) -> bool:
-        """Whether the file has no other name and space of its own for its first `size` bytes."""
+        """Whether the file has space for each of its first `size` bytes: no holes."""
+        ...
+
+    def names(self, path: Path) -> int:
+        """How many names the file has."""
         ...
 
     def truncate(self, path: Path, size: int) -> None:
@@ -162,7 +166,10 @@ class LocalDisk:
 
     def is_whole(self, path: Path, size: int) -> bool:
         facts = path.stat()
-        return facts.st_nlink == 1 and facts.st_size >= size and facts.st_blocks * 512 >= size
+        return facts.st_size >= size and facts.st_blocks * 512 >= size
+
+    def names(self, path: Path) -> int:
+        return path.stat().st_nlink
 
     def truncate(self, path: Path, size: int) -> None:
         os.truncate(path, size)

@@ -59,7 +59,12 @@ class MemoryDisk:
     """Behaves as LocalDisk does; `before` may raise to make any call fail."""
 
     def __init__(self, files: dict[Path, bytes] | None = None) -> None:
-        self._names = {path: _File(data) for path, data in (files or {}).items()}
+        """`files` as `files()` and `after_power_loss()` give them: names with one and the same object are one file."""
+        made: dict[int, _File] = {}
+        self._names: dict[Path, _File] = {}
+        for path, data in (files or {}).items():
+            is_shared = len(data) > 1  # shorter ones are the same object everywhere
+            self._names[path] = made.setdefault(id(data), _File(data)) if is_shared else _File(data)
         self._durable_names = dict(self._names)
         self._open: dict[int, _File] = {}
         self._next_fd = _FIRST_FD
@@ -74,7 +79,8 @@ class MemoryDisk:
     def files(self) -> dict[Path, bytes]:
         """Everything as programs see it: what a killed process leaves behind."""
         with self._lock:
-            return {path: bytes(file.data) for path, file in self._names.items()}
+            data = {id(file): bytes(file.data) for file in self._names.values()}
+            return {path: data[id(file)] for path, file in self._names.items()}
 
     def after_power_loss(self, survives: Callable[[], bool]) -> dict[Path, bytes]:
         """Everything as it is after a power cut; `survives` is asked once per thing not synced."""
@@ -139,7 +145,11 @@ class MemoryDisk:
     def is_whole(self, path: Path, size: int) -> bool:
         with self._lock:
             file = self._find(path)
-            return self._names_of(file) == 1 and len(file.data) >= size and not file.has_holes
+            return len(file.data) >= size and not file.has_holes
+
+    def names(self, path: Path) -> int:
+        with self._lock:
+            return self._names_of(self._find(path))
 
     def truncate(self, path: Path, size: int) -> None:
         with self._call("truncate", path):

@@ -6,6 +6,7 @@ A run has a file of its topic, or shares one: a bundle with runs of many topics,
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, Protocol, TypeVar
@@ -288,10 +289,15 @@ class LocalRunStore:
 
     def _sweep(self, path: Path, runs: Sequence[RunDescriptor]) -> None:
         try:
-            places = sorted(place for run in runs for place in self._places(path, run))
+            if self._is_ours(path):
+                places = sorted(place for run in runs for place in self._places(path, run))
+                self._discard(path, _gaps(places, self._disk.size(path)))
         except DamagedRunError:
-            return  # who reads it will say so; until then nothing of the file is given up
-        self._discard(path, _gaps(places, self._disk.size(path)))
+            pass  # who reads it will say so; until then nothing of the file is given up
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether the journal has let go of the file: what it may still read stays as it is."""
+        return self._disk.names(path) == 1
 
     def _places(self, path: Path, run: RunDescriptor) -> Sequence[Place]:
         """All that the run has in its file, blocks behind it included."""
@@ -300,12 +306,10 @@ class LocalRunStore:
         return [(run.position, table_bytes(run.places)), *self._extents_of(path, run).places]
 
     def _discard_run(self, path: Path, run: RunDescriptor) -> None:
-        try:
-            places = self._places(path, run)
-        except (FileNotFoundError, DamagedRunError):
-            return
+        with suppress(FileNotFoundError, DamagedRunError):
+            if self._is_ours(path):
+                self._discard(path, self._places(path, run))
         self._forget_extents(run)
-        self._discard(path, places)
 
     def _remove(self, path: Path, run: RunDescriptor) -> None:
         self._forget_extents(run)

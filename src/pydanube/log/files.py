@@ -92,8 +92,7 @@ class JournalDirectory:
         path = self.path_of(sequence)
         with self._lock:
             is_wanted = len(self._spares) < SPARES_MAX and not self._scrubbers
-            is_fit = self._disk.size(path) == self._file_bytes and self._disk.is_whole(path, self._file_bytes)
-            if is_wanted and is_fit:
+            if is_wanted and self._disk.size(path) == self._file_bytes and self._is_fit(path):
                 name = self._new_spare_name()
                 self._disk.rename(path, self.path / name)
                 self._spares.append(name)
@@ -112,7 +111,7 @@ class JournalDirectory:
         with self._lock:
             if len(self._spares) >= SPARES_MAX or self._scrubbers:
                 return False
-            if not self._disk.is_whole(path, self._file_bytes):
+            if not self._is_fit(path):
                 return False
             self._disk.truncate(path, self._file_bytes)
             name = self._new_spare_name()
@@ -120,6 +119,10 @@ class JournalDirectory:
             self._disk.sync_directory(self.path)
             self._spares.append(name)
             return True
+
+    def _is_fit(self, path: Path) -> bool:
+        """Whether a file can be used again: nobody else has it, and writing to it needs no space."""
+        return self._disk.names(path) == 1 and self._disk.is_whole(path, self._file_bytes)
 
     @property
     def is_scrubbing(self) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -69,20 +70,33 @@ def test_a_file_has_two_names_until_one_is_removed(disk, tmp_path):
     fd = disk.create(tmp_path / "x")
     disk.allocate(fd, 8192)
     disk.close(fd)
-    assert disk.is_whole(tmp_path / "x", 8192)
     for _ in range(2):
         disk.link(tmp_path / "x", tmp_path / "y")
     assert disk.list(tmp_path) == ["x", "y"]
-    assert not disk.is_whole(tmp_path / "x", 8192)
+    assert disk.names(tmp_path / "x") == 2
     fd = disk.open(tmp_path / "y")
     write_all(disk, fd, [b"same"], 8192, sync=False)
     disk.close(fd)
     assert disk.read(tmp_path / "x")[8192:] == b"same"
     disk.unlink(tmp_path / "x")
     assert disk.read(tmp_path / "y") == bytes(8192) + b"same"
+    assert disk.names(tmp_path / "y") == 1
     assert disk.is_whole(tmp_path / "y", 8192)
     disk.truncate(tmp_path / "y", 8192)
     assert disk.read(tmp_path / "y") == bytes(8192)
+
+
+def test_two_names_are_one_file_for_who_comes_after_a_crash_too():
+    before = MemoryDisk()
+    before.close(before.create(Path("/x")))
+    before.link(Path("/x"), Path("/y"))
+    fd = before.open(Path("/x"))
+    write_all(before, fd, [b"both"], 0, sync=True)
+    before.sync_directory(Path("/"))
+    for files in (before.files(), before.after_power_loss(lambda: False)):
+        after = MemoryDisk(files)
+        write_all(after, after.open(Path("/y")), [b"B"], 0, sync=False)
+        assert after.read(Path("/x")) == b"Both"
 
 
 def test_a_file_with_a_hole_or_too_small_a_file_is_not_whole(disk, tmp_path):

@@ -50,6 +50,25 @@ async def test_a_kept_file_is_found_again(rig: StorageRig) -> None:
     assert not file.exists()
 
 
+async def test_a_file_that_the_journal_still_has_stays_as_it_is(rig: StorageRig) -> None:
+    """As after a process that ended before the journal had let go: what it holds may be all there is of others."""
+    logs, file = await kept(rig)
+    (run,) = logs[0].history.runs
+    journals = rig.folder / "name of the journal"
+    journals.hardlink_to(file)
+    whole = file.read_bytes()
+    await rig.seal(logs[0])
+    await rig.close()
+    logs = await rig.open(TOPIC, OTHER)
+    assert file.read_bytes() == whole
+    await rig.close()
+    journals.unlink()
+    logs = await rig.open(TOPIC, OTHER)
+    position, size = places(file, logs[1].history.runs[0]).places[1]
+    assert file.read_bytes()[position : position + size] == whole[position : position + size]
+    assert file.read_bytes()[run.position :][:64] == bytes(64), "swept"
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0], ids=["first byte", "an entry", "last byte"])
 async def test_a_damaged_part_becomes_no_segment(rig: StorageRig, share: float) -> None:
     logs, file = await kept(rig)
