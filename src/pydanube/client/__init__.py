@@ -9,7 +9,8 @@ from pydanube.client.cluster import Location
 from pydanube.client.consumer import Consumer
 from pydanube.client.errors import QueueFull, Timeout
 from pydanube.client.message import Message
-from pydanube.client.outgoing import Batching, PendingSend, Receipt, Run
+from pydanube.client.options import Batching
+from pydanube.client.outgoing import PendingSend, Receipt, Run
 from pydanube.client.position import Position
 from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader

@@ -10,7 +10,7 @@ from pydanube.client.connection import Dialling
 from pydanube.client.consumer import AnyType, Consumer
 from pydanube.client.credit import PREFETCH_ALONE
 from pydanube.client.history import History
-from pydanube.client.outgoing import Batching
+from pydanube.client.options import Batching, ProducerOptions
 from pydanube.client.position import AnyPosition
 from pydanube.client.producer import Producer
 from pydanube.client.reader import Reader
@@ -19,7 +19,6 @@ from pydanube.client.retries import Retries
 from pydanube.client.schema_records import AnySchema, SchemaRef
 from pydanube.client.schemas import Schemas
 from pydanube.client.tls import TLS, Token
-from pydanube.client.topic_producer import ProducerOptions
 from pydanube.client.unary_channel import UnaryChannel
 from pydanube.kernel.errors import Rejected
 

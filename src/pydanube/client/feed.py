@@ -182,12 +182,7 @@ class TopicFeed(ABC):
     async def _open_channel(self) -> None:
         location = await self._cluster.locate(self.topic)
         connection = await self._cluster.connection(location.address)
-        opening = self._opening()
-        self._ended_early = None
-        self._closed_at_once = False
-        channel, body = await connection.open_channel(
-            self, opening.kind, opening.body, answer=opening.answer, what=f"opening {self.topic}"
-        )
+        channel, body = await self._ask_for_channel(connection)
         if self._closed_at_once and self.comes_to_an_end:
             connection.detach(channel)
             self._closed_by_broker()
@@ -205,6 +200,17 @@ class TopicFeed(ABC):
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+    async def _ask_for_channel(self, connection: Connection) -> tuple[int, bytes]:
+        """The channel's number and what the broker said to it."""
+        # Apart from `_open_channel`, which reads these again: within one function mypy, and with it the compiler, takes an
+        # attribute to stay None that only others set while it awaits.
+        opening = self._opening()
+        self._ended_early = None
+        self._closed_at_once = False
+        return await connection.open_channel(
+            self, opening.kind, opening.body, answer=opening.answer, what=f"opening {self.topic}"
+        )
 
     def _let_go(self) -> None:
         """The broker has ended the channel."""

@@ -3,8 +3,9 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from pydanube.client.encoding import (
     Codec,
@@ -15,36 +16,10 @@ from pydanube.client.encoding import (
     encode_payloads,
     encode_row,
 )
-from pydanube.kernel.errors import DanubeError, Rejected
-from pydanube.protocol.native.batch import BATCH_MESSAGES_MAX
+from pydanube.kernel.errors import DanubeError
 
 MESSAGE_OVERHEAD_BYTES: Final = 32
 """Counted for each message beside its bytes, so that empty messages fill a queue too."""
-BATCH_BYTES_LIMIT: Final = 2 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batching:
-    """When the messages collected for a topic leave as one batch: at the first of these bounds.
-
-    `linger_ms` is how long a message waits for company at most. A message somebody awaits does not wait while
-    nothing else of the producer is on its way; with `linger_ms=0` none does.
-    """
-
-    linger_ms: float = 5
-    max_bytes: int = 256 * 1024
-    max_messages: int = 1000
-    compression: Literal["lz4", "zstd"] | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.linger_ms <= 60_000:
-            raise Rejected(f"invalid linger_ms {self.linger_ms}: expected 0 to 60000")
-        if not 1 <= self.max_bytes <= BATCH_BYTES_LIMIT:
-            raise Rejected(f"invalid max_bytes {self.max_bytes}: expected 1 to {BATCH_BYTES_LIMIT}")
-        if not 1 <= self.max_messages <= BATCH_MESSAGES_MAX:
-            raise Rejected(f"invalid max_messages {self.max_messages}: expected 1 to {BATCH_MESSAGES_MAX}")
-        if self.compression not in (None, "lz4", "zstd"):
-            raise Rejected(f"invalid compression {self.compression!r}: expected None, 'lz4' or 'zstd'")
 
 
 class Receipt(NamedTuple):
@@ -62,6 +37,8 @@ class Run(NamedTuple):
     messages: int
 
 
+# Tables are published by a subclass that needs Arrow, which is loaded with it and not before.
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Publish(ABC):
     """One PUBLISH: waiting, on its way, or answered.
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
-from pydanube.client.budget import Budget
 from pydanube.client.cluster import Cluster
 from pydanube.client.encoding import Common
 from pydanube.client.errors import QueueFull
@@ -15,24 +14,22 @@ from pydanube.client.fields import (
     Fields,
     Payload,
     TimingFields,
-    checked_extras,
     checked_timing,
     common_fields,
     payload_bytes,
     too_large,
 )
+from pydanube.client.lanes import Lanes
+from pydanube.client.options import ProducerOptions
 from pydanube.client.outgoing import (
     MESSAGE_OVERHEAD_BYTES,
-    NO_EXTRAS,
-    UNTIMED,
     PayloadRun,
-    PendingSend,
     Publish,
     Receipt,
     Run,
 )
-from pydanube.client.routing import partition_name, partition_of_key
-from pydanube.client.topic_producer import ProducerOptions, TopicProducer
+from pydanube.client.routing import partition_name
+from pydanube.client.topic_producer import TopicProducer
 from pydanube.kernel.errors import Rejected
 from pydanube.kernel.names import check_name
 from pydanube.protocol.native.batch import BATCH_MESSAGES_MAX
@@ -45,7 +42,7 @@ RUN_BYTES_MAX: Final = 1024 * 1024
 """Bytes of one batch of a `send_many` or `send_table`."""
 
 
-class Producer:
+class Producer(Lanes):
     """Publishes; use it with `async with`, or `open` and `close` it. Made by `Client.producer`."""
 
     def __init__(
@@ -60,7 +57,7 @@ class Producer:
         schema: Callable[[], Awaitable[tuple[int, int]]] | None = None,
     ) -> None:
         """`schema` tells the id and version of the schema that messages name unless they say otherwise."""
-        self.topic: Final = topic
+        super().__init__(topic, options.batching, max_pending_bytes)
         self.name: Final = check_name(name or f"producer-{secrets.token_hex(6)}", what="producer name")
         if max_pending_bytes < 1 or (partitions is not None and partitions < 1):
             raise Rejected("max_pending_bytes and partitions must be 1 or more")
@@ -68,12 +65,6 @@ class Producer:
         self._options = options
         self._partitions = partitions
         self._schema = schema
-        self.budget: Final = Budget(max_pending_bytes)
-        self._batch_bytes_max = options.batching.max_bytes
-        self._last_index = options.batching.max_messages - 1
-        self._lanes: list[TopicProducer] = []
-        self._only_lane: TopicProducer | None = None
-        self._next_turn = 0
 
     async def __aenter__(self) -> "Producer":
         await self.open()
@@ -134,34 +125,6 @@ class Producer:
                 f"{self.topic} has partitions, each with sequences of its own: produce to one of them"
             )
         return self._only_lane.last_sequence
-
-    def send_nowait(self, payload: Payload, **fields: Unpack[Fields]) -> PendingSend:
-        """Take a message and return at once; await the result for its Receipt, or call `flush` later.
-
-        Raises:
-            QueueFull: too much is unanswered: await `ready()`, then send again.
-            Rejected: the message cannot be sent as it is.
-        """
-        # The way of most messages, at well under a microsecond: only a payload, and a batch with room for it.
-        lane = self._only_lane
-        if lane is not None and not fields and type(payload) is bytes:
-            batch = lane.batch
-            if batch is not None:
-                room = batch.room - len(payload) - MESSAGE_OVERHEAD_BYTES
-                if room >= 0:
-                    batch.room = room
-                    payloads = batch.payloads
-                    index = len(payloads)
-                    payloads.append(payload)
-                    if index >= self._last_index:
-                        lane.close_batch()
-                    return PendingSend(batch, index)
-        if type(payload) is not bytes:
-            payload = payload_bytes(payload)
-        if not fields:
-            return self._lane(None).add(payload, NO_EXTRAS, UNTIMED)
-        extras, timing = checked_extras(fields), checked_timing(fields)
-        return self._lane(extras.key).add(payload, extras, timing)
 
     async def send(self, payload: Payload, **fields: Unpack[Fields]) -> Receipt:
         """Publish a message and wait until it is safe.
@@ -279,17 +242,6 @@ class Producer:
 
     async def _close_lanes(self) -> None:
         await asyncio.gather(*(lane.close() for lane in self._lanes))
-
-    def _lane(self, key: str | None) -> TopicProducer:
-        if self._only_lane is not None:
-            return self._only_lane
-        if not self._lanes:
-            raise Rejected(f"the producer of {self.topic} is not open: use it with `async with`")
-        if key is not None:
-            return self._lanes[partition_of_key(key, len(self._lanes))]
-        lane = self._lanes[self._next_turn]
-        self._next_turn = (self._next_turn + 1) % len(self._lanes)
-        return lane
 
 
 class Chunk(NamedTuple):

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from pydanube.client.budget import Budget
@@ -12,9 +11,9 @@ from pydanube.client.connection import Connection
 from pydanube.client.encoding import ROW_BYTES_MAX, Sender, Timing
 from pydanube.client.errors import TAKEOVER_CODES, Disconnected, Refused, Timeout
 from pydanube.client.fields import too_large
+from pydanube.client.options import ProducerOptions
 from pydanube.client.outgoing import (
     MESSAGE_OVERHEAD_BYTES,
-    Batching,
     Extras,
     MessageBatch,
     PendingSend,
@@ -37,17 +36,6 @@ AHEAD_BYTES: Final = 32 * 1024
 """Bytes of the budget a batch takes ahead, so that most messages need not look at the budget at all."""
 AHEAD_PARTS: Final = 16
 """And at most this part of what is left, so that partitions do not starve each other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerOptions:
-    """What all topics of a producer share."""
-
-    reliable: bool
-    idempotent: bool
-    exclusive: bool
-    batching: Batching
-    schema_subject: str | None
 
 
 class TopicProducer:

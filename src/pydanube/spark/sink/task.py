@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pydanube.client import blocking
-from pydanube.client.outgoing import Batching
+from pydanube.client.options import Batching
 from pydanube.kernel.errors import Conflict, ErrorCode, Rejected
 from pydanube.spark.sink.columns import SinkColumns
 from pydanube.spark.sink.identity import Attempt, task_writer
