@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # What is compiled where a C compiler is present: these run a second time from source.
-HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
+HOT_TESTS := tests/unit/protocol tests/unit/native_protocol tests/unit/client tests/unit/wire tests/unit/messages tests/unit/broker tests/unit/dispatch tests/unit/log tests/scenarios
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compile pure run check format protobuf reference test test-spark test-others spark-processes conformance fault fault-storage fuzz soak store-peers bench bench-spark compare example-iot clean

@@ -88,6 +88,20 @@ HOT_MODULES = [
         "wire/grpc_connection",
         "wire/producer_service",
         "wire/consumer_service",
+        "client/ack_ranges",
+        "client/budget",
+        "client/connection",
+        "client/credit",
+        "client/encoding",
+        "client/feed",
+        "client/inbox",
+        "client/incoming",
+        "client/lanes",
+        "client/outgoing",
+        "client/publish_queue",
+        "client/read_topic",
+        "client/subscription",
+        "client/topic_producer",
     )
 ]
 
