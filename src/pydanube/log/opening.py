@@ -91,6 +91,7 @@ def _check_identity(path: Path, recovery: Recovery, expected_id: int | None) -> 
 
 def _begin_journal(directory: JournalDirectory, disk: Disk, recovery: Recovery) -> OpenedFiles:
     journal_id = secrets.randbits(64)
+    directory.prepare()
     fd = directory.begin(1)
     parts, size = encode_group(
         [],
