@@ -16,10 +16,12 @@ MIB = 1 << 20
 TOPIC = "/default/soak"
 UNSTAGED_MIB = 32
 CACHE_MIB = 16
+READ_CACHE_MIB = 16
 CONFIG = f"""\
 # Little memory to fill, so that a soak is beyond its warm-up soon; a disk that does not fill however long it runs.
 storage:
   wal: {{rotation: {{max_bytes: {4 * MIB}}}, unstaged_bytes_max: {UNSTAGED_MIB * MIB}, cache_bytes_max: {CACHE_MIB * MIB}}}
+  segments: {{read_cache_mb: {READ_CACHE_MIB}}}
   local_retention: {{time_minutes: null, size_mb: 2048, check_interval_minutes: 1, drop_unconsumed: true}}
 """
 

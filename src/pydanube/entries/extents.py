@@ -4,8 +4,9 @@ table   (position u64, size u64) of each place, in the order of the run's bytes;
 """
 
 import struct
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -30,36 +31,43 @@ def encode_table(places: Sequence[Place]) -> bytes:
 
 
 class Extents:
-    """Where the bytes of a run are."""
+    """Where the bytes of a run are: 16 bytes of memory for each place."""
 
-    __slots__ = ("_starts", "places")
+    __slots__ = ("_positions", "_starts")
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.places = places
-        self._starts = list(accumulate((size for _, size in places), initial=0))
+    _positions: "array[int]"
+    _starts: "array[int]"
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        positions, sizes = zip(*places, strict=True)
+        self._positions = array("Q", positions)
+        self._starts = array("Q", accumulate(sizes, initial=0))
+        """What of the run is before each place; the last one is all of it."""
 
     @classmethod
     def decode(cls, table: bytes) -> "Extents":
         """Raises DamagedRunError if this is not what was written."""
         if crc32c(table[: -_CRC.size]) != _CRC.unpack_from(table, len(table) - _CRC.size)[0]:
             raise DamagedRunError(0, "the table of the run's places has a wrong checksum")
-        return cls(list(_PLACE.iter_unpack(table[: -_CRC.size])))
+        return cls(_PLACE.iter_unpack(table[: -_CRC.size]))
+
+    @property
+    def places(self) -> list[Place]:
+        return list(self.locate(0, self._starts[-1]))
 
     def locate(self, position: int, size: int) -> Iterator[Place]:
         """The places in the file of these bytes of the run; fewer bytes where the run ends."""
+        end = min(position + size, self._starts[-1])
         number = bisect_right(self._starts, position) - 1
-        while size > 0 and number < len(self.places):
-            at, length = self.places[number]
+        while position < end:
             skipped = position - self._starts[number]
-            count = min(length - skipped, size)
-            yield at + skipped, count
+            count = min(self._starts[number + 1], end) - position
+            yield self._positions[number] + skipped, count
             position += count
-            size -= count
             number += 1
 
     def byte_at(self, position: int) -> int:
         """The place in the file of one byte of the run, or of its end."""
-        for at, _ in self.locate(position, 1):
-            return at
-        at, size = self.places[-1]
-        return at + size
+        number = min(bisect_right(self._starts, position) - 1, len(self._positions) - 1)
+        begin: int = self._positions[number] - self._starts[number]
+        return begin + position

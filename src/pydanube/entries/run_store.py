@@ -25,7 +25,7 @@ SYNC_EVERY_BYTES = 4 << 20
 PAST_CACHE_BYTES_MIN = 1 << 20
 BLOCKS_BYTES = 2 << 20
 
-EXTENTS_KEPT_MAX = 64
+EXTENTS_KEPT_MAX = 16
 """Tables of places in memory: of the runs that were read last."""
 
 _UNFINISHED_SUFFIX = ".tmp"

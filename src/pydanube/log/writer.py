@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from pydanube.entries.blocks import BLOCK_BYTES, Blocks, in_blocks
+from pydanube.entries.blocks import Blocks
 from pydanube.entries.disk import Disk, write_all
 from pydanube.log.files import JournalDirectory
 from pydanube.log.group import FLAG_MARKER, FLAG_SNAPSHOT, encode_group
@@ -23,6 +23,9 @@ from pydanube.log.settings import JournalSettings
 from pydanube.log.stats import WriterStats
 
 logger = logging.getLogger("pydanube.log")
+
+WRITTEN_AT_ONCE_BYTES = 4 << 20
+"""A larger group is written in such pieces, each synced: from here on a disk is not quicker, and memory is held for it."""
 
 
 class Batch(Protocol):
@@ -113,7 +116,7 @@ class JournalWriter:
         self._journal_id = journal_id
         self._file_sequence = file_sequence
         self._fd = fd
-        self._blocks = Blocks(in_blocks(settings.group_bytes_max) + 16 * BLOCK_BYTES)
+        self._blocks = Blocks(WRITTEN_AT_ONCE_BYTES)
         self._past_cache = disk.bypass_cache(fd, True)
         self._position = position
         self._next_group = group_sequence
