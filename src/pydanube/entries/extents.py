@@ -45,8 +45,10 @@ class Extents:
         """What of the run is before each place; the last one is all of it."""
 
     @classmethod
-    def decode(cls, table: bytes) -> "Extents":
-        """Raises DamagedRunError if this is not what was written."""
+    def decode(cls, table: bytes, count: int) -> "Extents":
+        """Raises DamagedRunError if this is not the table of so many places that was written."""
+        if len(table) != table_bytes(count):
+            raise DamagedRunError(0, "the table of the run's places is cut short")
         if crc32c(table[: -_CRC.size]) != _CRC.unpack_from(table, len(table) - _CRC.size)[0]:
             raise DamagedRunError(0, "the table of the run's places has a wrong checksum")
         return cls(_PLACE.iter_unpack(table[: -_CRC.size]))

@@ -270,9 +270,7 @@ class LocalRunStore:
                 self._extents.move_to_end(key)
                 return self._extents[key]
         table = self._disk.read_range(path, run.position, table_bytes(run.places))
-        if len(table) != table_bytes(run.places):
-            raise DamagedRunError(0, "the table of the run's places is cut short")
-        extents = Extents.decode(table)
+        extents = Extents.decode(table, run.places)
         with self._extents_lock:
             self._extents[key] = extents
             while len(self._extents) > EXTENTS_KEPT_MAX:

@@ -165,9 +165,7 @@ class _OpenRun:
             return
         if self._table is None:
             table = os.pread(self._file, table_bytes(run.places), run.position)
-            if len(table) != table_bytes(run.places):
-                raise DamagedRunError(0, "the table of the run's places is cut short")
-            self._table = Extents.decode(table)
+            self._table = Extents.decode(table, run.places)
         yield from self._table.locate(position, size)
 
     def index(self) -> RunIndex:

@@ -24,9 +24,11 @@ def test_any_part_of_a_run_is_where_its_places_say():
 def test_a_table_is_read_as_it_was_written_or_not_at_all():
     table = encode_table(PLACES)
     assert len(table) == table_bytes(len(PLACES))
-    assert Extents.decode(table).places == PLACES
+    assert Extents.decode(table, len(PLACES)).places == PLACES
     for bit in range(8 * len(table)):
         damaged = bytearray(table)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(DamagedRunError, match="wrong checksum at byte 0"):
-            Extents.decode(bytes(damaged))
+            Extents.decode(bytes(damaged), len(PLACES))
+    with pytest.raises(DamagedRunError, match="cut short"):
+        Extents.decode(table[:-1], len(PLACES))

@@ -25,7 +25,7 @@ async def kept(rig: StorageRig) -> tuple[list[TopicLog], Path]:
 def places(file: Path, run: RunDescriptor) -> Extents:
     with file.open("rb") as opened:
         opened.seek(run.position)
-        return Extents.decode(opened.read(table_bytes(run.places)))
+        return Extents.decode(opened.read(table_bytes(run.places)), run.places)
 
 
 async def test_segments_are_made_of_a_kept_file_and_the_last_one_frees_it(rig: StorageRig) -> None:
