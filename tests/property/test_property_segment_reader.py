@@ -127,17 +127,17 @@ def test_a_reader_gets_the_messages_that_were_published(
             for base, entry in _based(entries, first_offset)
         ]
     )
-    group = RowGroup(_segment_columns(entries, first_offset), first_offset, TOPIC)
+    for_rows = data.draw(st.booleans(), label="for_rows")
+    group = RowGroup(_segment_columns(entries, first_offset), first_offset, TOPIC, for_rows=for_rows)
     skipped = data.draw(st.integers(0, len(published) - 1), label="skipped")
     messages_max = data.draw(st.sampled_from([1, 3, 20, 1000]), label="messages_max")
     bytes_max = data.draw(st.sampled_from([0, 300, 4000, 1 << 20]), label="bytes_max")
     found: list[tuple[Any, ...]] = []
     offset = first_offset + skipped
-    is_sequel = data.draw(st.booleans(), label="is_sequel")
     while offset < group.next_offset:
         rows = group.ready_rows(offset, messages_max=messages_max, bytes_max=bytes_max)
         if not rows:
-            rows = group.rows(offset, messages_max=messages_max, bytes_max=bytes_max, is_sequel=is_sequel)
+            rows = group.rows(offset, messages_max=messages_max, bytes_max=bytes_max)
         sizes = [len(body) for _, body, _, _ in rows]
         messages = _messages(rows)
         assert rows[0][0] == offset

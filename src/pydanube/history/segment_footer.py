@@ -128,9 +128,15 @@ def decode_footer(tail: Bytes, topic: TopicName, descriptor: SegmentDescriptor) 
 
 
 def decode_group(
-    data: Bytes, footer: SegmentFooter, facts: GroupFacts, topic: TopicName, descriptor: SegmentDescriptor
+    data: Bytes,
+    footer: SegmentFooter,
+    facts: GroupFacts,
+    topic: TopicName,
+    descriptor: SegmentDescriptor,
+    *,
+    for_rows: bool = False,
 ) -> RowGroup:
-    """Decode and check a row group from the bytes it has in the file."""
+    """Decode and check a row group from the bytes it has in the file, and prepare it if it is read as rows."""
     try:
         file = pq.ParquetFile(
             SparseFile(descriptor.size, [(facts.start, data)]),
@@ -144,7 +150,7 @@ def decode_group(
         batches = table.replace_schema_metadata().combine_chunks().to_batches()
         if len(batches) != 1 or batches[0].num_rows != facts.next_offset - facts.first_offset:
             raise DamagedSegmentError(f"{table.num_rows} messages are not as many as its footer says")
-        group = RowGroup(batches[0], facts.first_offset, str(topic))
+        group = RowGroup(batches[0], facts.first_offset, str(topic), for_rows=for_rows)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, DamagedSegmentError):
             raise DamagedSegmentError(f"{facts}: {error}") from error

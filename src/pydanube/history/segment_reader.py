@@ -22,7 +22,7 @@ from pydanube.history.segment_footer import (
     decode_group,
     footer_start,
 )
-from pydanube.history.segment_rows import Row, RowGroup
+from pydanube.history.segment_rows import BATCH_RUN_MIN, Row, RowGroup
 from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.native.batch import message_count
@@ -34,7 +34,7 @@ GROUPS_AHEAD = 2
 """Row groups fetched ahead of who reads in order. Decoding takes longer than reading what is decoded: with one, a
 reader waits for it; with two, both are decoded at once where there is a core to spare."""
 POSITIONS_KEPT_MAX = 1024
-"""Places where a read ended, so that the one that begins there is known as its sequel."""
+"""Places where a read ended, so that the one that begins there, be it in the next segment, is known as its sequel."""
 
 
 class SegmentReader:
@@ -46,7 +46,7 @@ class SegmentReader:
         self._footers: OrderedDict[str, SegmentFooter] = OrderedDict()
         self._footers_loading: dict[str, asyncio.Task[SegmentFooter]] = {}
         self._loading: dict[GroupKey, asyncio.Task[RowGroup]] = {}
-        self._positions: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._positions: OrderedDict[tuple[TopicName, int], None] = OrderedDict()
         self._turn = asyncio.Lock()
         self._released = asyncio.Event()
 
@@ -77,20 +77,24 @@ class SegmentReader:
         source = _Source(topic, descriptor)
         footer = await self._footer(source)
         facts = footer.group_of(offset)
-        is_sequel = (source.key, offset) in self._positions
-        self._positions.pop((source.key, offset), None)
-        group = await self._group(source, footer, facts)
+        is_sequel = (topic, offset) in self._positions
+        self._positions.pop((topic, offset), None)
+        for_rows = merged_max < BATCH_RUN_MIN
+        group = await self._group(source, footer, facts, for_rows)
         if is_sequel:
             for ahead in footer.groups[facts.number + 1 : facts.number + 1 + GROUPS_AHEAD]:
-                self._prefetch(source, footer, ahead)
+                self._prefetch(source, footer, ahead, for_rows)
         wanted = {"messages_max": messages_max, "bytes_max": bytes_max, "merged_max": merged_max}
         rows = group.ready_rows(offset, **wanted)
-        if not rows:
-            rows = await asyncio.to_thread(group.rows, offset, **wanted, is_sequel=is_sequel)
+        if rows:
+            # Who reads on and on would never wait for anything, and nothing would be fetched ahead meanwhile.
+            await asyncio.sleep(0)
+        else:
+            rows = await asyncio.to_thread(group.rows, offset, **wanted)
         end = rows[-1][0] + message_count(rows[-1][1])
         if end == facts.next_offset:
             self._cache.finish(GroupKey(source.key, facts.number))
-        self._positions[source.key, end] = None
+        self._positions[topic, end] = None
         if len(self._positions) > POSITIONS_KEPT_MAX:
             self._positions.popitem(last=False)
         return rows
@@ -108,7 +112,7 @@ class SegmentReader:
         footer = await self._footer(source)
         for facts in footer.groups:
             if facts.max_append_ms >= append_ms:
-                group = await self._group(source, footer, facts)
+                group = await self._group(source, footer, facts, for_rows=True)
                 found = await asyncio.to_thread(group.first_from_time, append_ms)
                 assert found is not None, "a row group without the time it was checked to have"
                 return found
@@ -122,8 +126,6 @@ class SegmentReader:
         self._cache.forget(segment)
         for key in [key for key in self._loading if key.segment == segment]:
             del self._loading[key]
-        for position in [position for position in self._positions if position[0] == segment]:
-            del self._positions[position]
 
     async def close(self) -> None:
         """Stop fetching ahead and drop everything."""
@@ -178,30 +180,33 @@ class SegmentReader:
 
     # ── row groups ──────────────────────────────────────────────────────────────────────────────
 
-    async def _group(self, source: "_Source", footer: SegmentFooter, facts: GroupFacts) -> RowGroup:
+    async def _group(
+        self, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool
+    ) -> RowGroup:
         key = GroupKey(source.key, facts.number)
         group = self._cache.get(key)
         if group is not None:
             return group
-        return await asyncio.shield(self._loading.get(key) or self._start_loading(key, source, footer, facts))
+        loading = self._loading.get(key) or self._start_loading(key, source, footer, facts, for_rows)
+        return await asyncio.shield(loading)
 
-    def _prefetch(self, source: "_Source", footer: SegmentFooter, facts: GroupFacts) -> None:
+    def _prefetch(self, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool) -> None:
         """Fetch what a reader will want next, unless somebody would lose what he is reading now."""
         key = GroupKey(source.key, facts.number)
         if key in self._cache or key in self._loading or not self._cache.can_spare(_bytes_to_load(facts)):
             return
-        self._start_loading(key, source, footer, facts)
+        self._start_loading(key, source, footer, facts, for_rows)
 
     def _start_loading(
-        self, key: GroupKey, source: "_Source", footer: SegmentFooter, facts: GroupFacts
+        self, key: GroupKey, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool
     ) -> asyncio.Task[RowGroup]:
-        task = asyncio.create_task(self._load_group(key, source, footer, facts))
+        task = asyncio.create_task(self._load_group(key, source, footer, facts, for_rows))
         self._loading[key] = task
         task.add_done_callback(_look_at_failure)
         return task
 
     async def _load_group(
-        self, key: GroupKey, source: "_Source", footer: SegmentFooter, facts: GroupFacts
+        self, key: GroupKey, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool
     ) -> RowGroup:
         task = asyncio.current_task()
         needed = _bytes_to_load(facts)
@@ -209,7 +214,9 @@ class SegmentReader:
             await self._reserve(needed)
             try:
                 data = await self._fetch(source, facts.start, facts.end)
-                decode = partial(decode_group, data, footer, facts, source.topic, source.descriptor)
+                decode = partial(
+                    decode_group, data, footer, facts, source.topic, source.descriptor, for_rows=for_rows
+                )
                 del data
                 group = await asyncio.to_thread(decode)
             except DamagedSegmentError as error:

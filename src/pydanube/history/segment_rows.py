@@ -19,7 +19,7 @@ from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.damage import DamagedSegmentError
 from pydanube.history.publishers import GroupPublishers
 from pydanube.history.reserved_attributes import find_reserved
-from pydanube.history.stream_messages import stream_messages
+from pydanube.history.stream_messages import StreamMessages
 from pydanube.protocol.native.batch import (
     APPEND_TIME,
     ATTRIBUTES,
@@ -50,10 +50,8 @@ Row = tuple[int, bytes, int, bool]
 BATCH_RUN_MIN: Final = 16
 """Fewer messages than this go as rows: a batch costs 30 to 55 µs to make, a row 1 µs to make and a few to deliver."""
 
-MADE_MESSAGES_MAX: Final = 8192
-MADE_BYTES_MAX: Final = 2 << 20
-"""Rows made ahead for who reads in order. Made by the thousand one costs 0.6 µs, by the eight thousand 0.2, and a
-thread for each thousand as much again."""
+READY_BYTES_MAX: Final = 1 << 20
+"""Of rows that are made by who asks for them: a quarter of a millisecond, and a thread would cost as much."""
 
 MERGED_MESSAGES_MAX: Final = 4096
 MERGED_BYTES_MAX: Final = 512 * 1024
@@ -88,35 +86,15 @@ class Runs(NamedTuple):
         return Runs(self.ends[last], kinds[last])
 
 
-class _MadeRows:
-    """Messages side by side as the bodies of rows; numbers count within a row group."""
-
-    def __init__(self, messages: pa.BinaryArray, start: int) -> None:
-        self._messages = messages
-        self._ends: Numbers = np.cumsum(pc.binary_length(messages).to_numpy(), dtype=np.int64)
-        self.start: Final = start
-        self.end: Final = start + len(messages)
-
-    def count(self, start: int, end: int, room: int) -> tuple[int, int]:
-        """How many from `start` on fit, one at least, and the bytes of their bodies."""
-        first = start - self.start
-        before = int(self._ends[first - 1]) if first else 0
-        fitting = int(np.searchsorted(self._ends, before + room, side="right")) - first
-        count = max(min(fitting, min(end, self.end) - start), 1)
-        return count, int(self._ends[first + count - 1]) - before
-
-    def bodies(self, start: int, count: int) -> list[bytes]:
-        bodies: list[bytes] = self._messages.slice(start - self.start, count).to_pylist()
-        return bodies
-
-
 class RowGroup:
-    """Decoded messages with consecutive offsets. Threads and readers share it: all that ever changes is which rows
-    are made already, one assignment.
-    """
+    """Decoded messages with consecutive offsets. Threads and readers share it, nothing of it changes."""
 
-    def __init__(self, batch: pa.RecordBatch, first_offset: int, topic: str) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch, first_offset: int, topic: str, *, for_rows: bool = False
+    ) -> None:
         """Take rows of SEGMENT_SCHEMA, at least one, of which the first has to have that offset.
+
+        `for_rows` prepares what would be rows without merging, so that `ready_rows` has them.
 
         Raises:
             DamagedSegmentError: the values are none a writer writes.
@@ -143,9 +121,12 @@ class RowGroup:
         self._optional_columns = self._find_optional_columns()
         self._pieces = self._find_pieces()
         self._runs = self._pieces.joined()
-        self._bytes_before = self._measure()
-        self._made: _MadeRows | None = None
-        self.memory_bytes: Final[int] = batch.nbytes + 48 * batch.num_rows + min(batch.nbytes, MADE_BYTES_MAX)
+        self._messages: StreamMessages | None = None
+        memory_bytes = batch.nbytes + 48 * batch.num_rows
+        if for_rows and (self._runs.kinds == ROWS).any():
+            self._messages = StreamMessages(batch, topic)
+            memory_bytes += self._messages.memory_bytes
+        self.memory_bytes: Final[int] = memory_bytes
 
     @property
     def append_bounds(self) -> tuple[int, int]:
@@ -159,19 +140,21 @@ class RowGroup:
         return self.first_offset + number if later[number] else None
 
     def ready_rows(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
-        """What of `rows` is made already: perhaps nothing, but that in no time."""
-        made, start = self._made, offset - self.first_offset
-        if made is None or merged_max >= BATCH_RUN_MIN or not made.start <= start < made.end:
+        """What of `rows` is prepared: perhaps nothing, but that in no time."""
+        messages, start = self._messages, offset - self.first_offset
+        if messages is None or merged_max >= BATCH_RUN_MIN:
             return []
-        return self._taken(made, start, start + max(messages_max, 1), bytes_max)[0]
+        run = int(np.searchsorted(self._runs.ends, start, side="right"))
+        if self._runs.kinds[run] != ROWS:
+            return []
+        end = min(start + max(messages_max, 1), int(self._runs.ends[run]))
+        count, size = messages.fitting(start, end, bytes_max)
+        return self._made(start, messages.bodies(start, count)) if size <= READY_BYTES_MAX else []
 
-    def rows(
-        self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0, is_sequel: bool = False
-    ) -> list[Row]:
+    def rows(self, offset: int, *, messages_max: int, bytes_max: int, merged_max: int = 0) -> list[Row]:
         """Entries from that offset on, one at least, then no more than these messages and bytes.
 
-        Messages that would be rows are merged, up to `merged_max` in one batch, if that is worth it. For a read in
-        order, more rows are made than are asked for: `ready_rows` has them then.
+        Messages that would be rows are merged, up to `merged_max` in one batch, if that is worth it.
         """
         rows: list[Row] = []
         runs = self._runs if merged_max < BATCH_RUN_MIN else self._merging_runs
@@ -195,7 +178,7 @@ class RowGroup:
                     break
                 end = start + 1
             if kind == ROWS:
-                made, made_bytes = self._as_rows(start, end, room, run_end if is_sequel else end)
+                made, made_bytes = self._as_rows(start, end, room)
                 start += len(made)
             elif kind == BATCH:
                 made, made_bytes = self._as_batch(start, end)
@@ -210,31 +193,26 @@ class RowGroup:
                 run += 1
         return rows
 
-    def _as_rows(self, start: int, end: int, room: int, run_end: int) -> tuple[list[Row], int]:
+    def _as_rows(self, start: int, end: int, room: int) -> tuple[list[Row], int]:
         """These messages as rows, as many as fit but one at least, and the bytes of their bodies."""
-        made = self._made
-        if made is None or not made.start <= start < made.end:
-            ahead = self._fitting_end(start, min(run_end, start + MADE_MESSAGES_MAX), MADE_BYTES_MAX, ROWS)
-            count = max(ahead, end) - start
-            made = _MadeRows(stream_messages(self._batch.slice(start, count), self._topic), start)
-            if made.end > end:
-                self._made = made
-        return self._taken(made, start, end, room)
+        messages, first = self._messages, start
+        if messages is None:
+            messages, first = StreamMessages(self._batch.slice(start, end - start), self._topic), 0
+        count, size = messages.fitting(first, first + end - start, room)
+        return self._made(start, messages.bodies(first, count)), size
 
-    def _taken(self, made: _MadeRows, start: int, end: int, room: int) -> tuple[list[Row], int]:
-        count, size = made.count(start, end, room)
-        end = start + count
-        is_timed = [False] * count if self._is_timed is None else self._is_timed[start:end].tolist()
+    def _made(self, start: int, bodies: list[bytes]) -> list[Row]:
+        end = start + len(bodies)
+        is_timed = [False] * len(bodies) if self._is_timed is None else self._is_timed[start:end].tolist()
         offset = self.first_offset + start
         times = self._append_ms[start:end].tolist()
-        bodies = made.bodies(start, count)
-        return list(zip(range(offset, offset + count), bodies, times, is_timed, strict=True)), size
+        return list(zip(range(offset, offset + len(bodies)), bodies, times, is_timed, strict=False))
 
     def _as_batch(self, start: int, end: int) -> tuple[list[Row], int]:
         """These messages, of one run, as one batch, or as a row if one alone does not fit; and the body's bytes."""
         if end - start == 1 and self._estimated_bytes(start, end) > BATCH_BYTES_MAX:
             # Its head held what is now in columns, so it grew beyond what a batch may have.
-            return self._as_rows(start, end, 0, end)
+            return self._as_rows(start, end, 0)
         head = self._head_of_run(start)
         columns, arrays = self._own_columns(start, end, head)
         is_timed = self._is_timed is not None and bool(self._is_timed[start])
@@ -366,7 +344,8 @@ class RowGroup:
         is_rows = came_as_row[ends - 1] | (sizes < BATCH_RUN_MIN)
         return Runs(ends, np.where(is_rows, np.int8(ROWS), np.int8(BATCH)))
 
-    def _measure(self) -> Numbers:
+    @cached_property
+    def _bytes_before(self) -> Numbers:
         """Bytes of all messages before each one, and of all; no less than a batch of them needs."""
         column = self._batch.column
         attributes = column("attributes")
@@ -437,9 +416,11 @@ def _check_values(batch: pa.RecordBatch, first_offset: int) -> None:
         raise DamagedSegmentError("a message was published before 1970")
     if batch.column("attributes").items.null_count:
         raise DamagedSegmentError("the value of an attribute is missing")
-    versions = pc.min_max(batch.column("schema_version"))
-    if versions["max"].is_valid and not 0 <= versions["min"].as_py() <= versions["max"].as_py() < 1 << 32:
-        raise DamagedSegmentError("a schema version is none")
+    versions = batch.column("schema_version")
+    if versions.null_count < len(versions):
+        smallest, largest = pc.min_max(versions).values()
+        if not 0 <= smallest.as_py() <= largest.as_py() < 1 << 32:
+            raise DamagedSegmentError("a schema version is none")
 
 
 def _numbers(column: pa.Array) -> Numbers:

@@ -102,6 +102,38 @@ async def test_the_next_row_groups_come_ahead_of_a_sequential_reader(
     assert len(store.reads) == 4  # two ahead, not more, and the reader inside them fetched nothing itself
 
 
+async def test_reading_on_into_the_next_segment_is_reading_in_order(
+    reader: SegmentReader, store: Any, make_segment: Any
+) -> None:
+    first, second = make_segment(groups=1, start=100), make_segment(groups=3, start=110)
+    await _offsets(reader, first, 100)
+    assert len(store.reads) == 2
+    await _offsets(reader, second, 110)
+    assert len(store.reads) == 6, (
+        "a footer and a row group, and two ahead of who came from the segment before"
+    )
+
+
+async def test_a_reader_whose_rows_are_ready_lets_others_go_on(
+    reader: SegmentReader, make_segment: Any
+) -> None:
+    segment = make_segment(groups=1, rows=10)
+    await _offsets(reader, segment, 100, messages_max=1)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    for offset in range(101, 110):
+        assert await _offsets(reader, segment, offset, messages_max=1) == [offset]
+    task.cancel()
+    assert turns >= 9
+
+
 async def test_a_reader_that_jumps_gets_nothing_ahead(
     reader: SegmentReader, store: Any, make_segment: Any
 ) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pydanube.history.damage import DamagedSegmentError
-from pydanube.history.segment_rows import BATCH_RUN_MIN, Row, RowGroup
+from pydanube.history.segment_rows import BATCH_RUN_MIN, READY_BYTES_MAX, Row, RowGroup
 from pydanube.protocol.danube_pb2 import StreamMessage
 from pydanube.protocol.native import arrow
 from pydanube.protocol.native.batch import (
@@ -174,23 +174,46 @@ def test_values_no_writer_writes_are_refused(
         make_group([make_message(0), make_message(1) | fields])
 
 
-def test_rows_are_made_ahead_for_who_reads_in_order(make_group: MakeGroup, make_message: Make) -> None:
-    rows_then_batch = [
-        *_run(make_message, 0, 30, request_id=1, payload=b"alike"),
-        *_run(make_message, 30, RUN),
-    ]
-    whole = make_group(rows_then_batch).rows(0, **WHOLE)
-    size = len(whole[0][1])
-    few = {"messages_max": 10, "bytes_max": 4 * size}
-    group = make_group(rows_then_batch)
-    assert group.rows(0, **few) == whole[:4]
-    assert group.ready_rows(4, **few) == [], "a read that may have no sequel makes what it is asked for"
-    assert group.rows(4, **few, is_sequel=True) == whole[4:8]
-    assert group.ready_rows(8, **few) == whole[8:12]
+def test_rows_are_ready_where_they_were_prepared(make_batch: Any, make_message: Make) -> None:
+    rows_then_batch = make_batch(
+        [*_run(make_message, 0, 30, request_id=1, payload=b"alike"), *_run(make_message, 30, RUN)]
+    )
+    columns, group = (RowGroup(rows_then_batch, 0, TOPIC, for_rows=for_rows) for for_rows in (False, True))
+    whole = columns.rows(0, **WHOLE)
+    few = {"messages_max": 10, "bytes_max": 4 * len(whole[0][1])}
+    assert columns.ready_rows(0, **few) == []
+    assert group.ready_rows(0, **few) == group.rows(0, **few) == whole[:4]
     assert group.ready_rows(8, messages_max=3, bytes_max=0) == whole[8:9]
     assert group.ready_rows(20, **WHOLE) == whole[20:30], "up to where a batch begins"
     assert group.ready_rows(8, **few, merged_max=RUN) == [], "who takes merged batches gets them"
-    assert [group.ready_rows(offset, **few) for offset in (3, 30)] == [[], []]
+    assert group.ready_rows(30, **few) == [], "a batch is made in a thread"
+    assert RowGroup(rows_then_batch.slice(30), 30, TOPIC, for_rows=True).memory_bytes == (
+        RowGroup(rows_then_batch.slice(30), 30, TOPIC).memory_bytes
+    ), "nothing is prepared for batches"
+
+
+def test_much_at_once_is_not_ready(make_batch: Any, make_message: Make) -> None:
+    large = make_batch(_run(make_message, 0, 3, request_id=1, payload=bytes(READY_BYTES_MAX // 2)))
+    group = RowGroup(large, 0, TOPIC, for_rows=True)
+    assert len(group.ready_rows(0, messages_max=1, bytes_max=0)) == 1
+    assert group.ready_rows(0, messages_max=3, bytes_max=2 * READY_BYTES_MAX) == []
+    assert len(group.rows(0, messages_max=3, bytes_max=2 * READY_BYTES_MAX)) == 3
+
+
+@pytest.mark.parametrize("for_rows", [False, True])
+def test_what_a_column_repeats_takes_no_memory_again(
+    make_batch: Any, make_message: Make, for_rows: bool
+) -> None:
+    """As rows all of these would be 3 GB, more than a column can have."""
+    names = ["a" * (1 << 20), "b" * (1 << 20)]
+    two = make_batch([make_message(number, request_id=1, producer_name=names[number]) for number in (0, 1)])
+    batch = two.take([0, 1] * 1500)
+    group = RowGroup(
+        batch.set_column(0, batch.schema.field(0), list(range(3000))), 0, TOPIC, for_rows=for_rows
+    )
+    rows = group.rows(1000, messages_max=1000, bytes_max=3 << 20)
+    assert [StreamMessage.FromString(row[1]).producer_name[0] for row in rows] == ["a", "b"]
+    assert group.memory_bytes < 8 << 20
 
 
 def test_a_row_that_says_it_has_no_delay_is_not_merged(make_group: MakeGroup, make_message: Make) -> None:
