@@ -2,13 +2,14 @@
 
 One reader serves all topics of a broker. A segment's footer is fetched once and remembered; a row group is one read of
 the store, decoded in a thread, and stays in memory while there is room, so that a reader that comes for the next part
-of it finds it. Whoever wants a row group that is being fetched waits for that fetch. Once a reader goes through a row
-group in order, the next ones are fetched ahead of it. All of this stays within `cache_bytes_max`, however far back
-readers are and however many.
+of it finds it. Whoever wants a row group that is being fetched waits for that fetch. For a reader that begins with a
+segment or goes on where it was, the next ones are fetched ahead. All of this stays within `cache_bytes_max`, however
+far back readers are and however many.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 
 from pydanube.history.damage import DamagedSegmentError
@@ -34,7 +35,7 @@ GROUPS_AHEAD = 2
 """Row groups fetched ahead of who reads in order. Decoding takes longer than reading what is decoded: with one, a
 reader waits for it; with two, both are decoded at once where there is a core to spare."""
 POSITIONS_KEPT_MAX = 1024
-"""Places where a read ended, so that the one that begins there, be it in the next segment, is known as its sequel."""
+"""Places where a read ended, so that the one that begins there is known as its sequel."""
 
 
 class SegmentReader:
@@ -46,7 +47,7 @@ class SegmentReader:
         self._footers: OrderedDict[str, SegmentFooter] = OrderedDict()
         self._footers_loading: dict[str, asyncio.Task[SegmentFooter]] = {}
         self._loading: dict[GroupKey, asyncio.Task[RowGroup]] = {}
-        self._positions: OrderedDict[tuple[TopicName, int], None] = OrderedDict()
+        self._positions: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._turn = asyncio.Lock()
         self._released = asyncio.Event()
 
@@ -77,13 +78,11 @@ class SegmentReader:
         source = _Source(topic, descriptor)
         footer = await self._footer(source)
         facts = footer.group_of(offset)
-        is_sequel = (topic, offset) in self._positions
-        self._positions.pop((topic, offset), None)
+        is_in_order = offset == descriptor.start_offset or (source.key, offset) in self._positions
+        self._positions.pop((source.key, offset), None)
         for_rows = merged_max < BATCH_RUN_MIN
-        group = await self._group(source, footer, facts, for_rows)
-        if is_sequel:
-            for ahead in footer.groups[facts.number + 1 : facts.number + 1 + GROUPS_AHEAD]:
-                self._prefetch(source, footer, ahead, for_rows)
+        ahead = footer.groups[facts.number + 1 : facts.number + 1 + GROUPS_AHEAD] if is_in_order else ()
+        group = await self._group(source, footer, facts, for_rows, ahead)
         wanted = {"messages_max": messages_max, "bytes_max": bytes_max, "merged_max": merged_max}
         rows = group.ready_rows(offset, **wanted)
         if rows:
@@ -94,7 +93,7 @@ class SegmentReader:
         end = rows[-1][0] + message_count(rows[-1][1])
         if end == facts.next_offset:
             self._cache.finish(GroupKey(source.key, facts.number))
-        self._positions[topic, end] = None
+        self._positions[source.key, end] = None
         if len(self._positions) > POSITIONS_KEPT_MAX:
             self._positions.popitem(last=False)
         return rows
@@ -126,6 +125,8 @@ class SegmentReader:
         self._cache.forget(segment)
         for key in [key for key in self._loading if key.segment == segment]:
             del self._loading[key]
+        for position in [position for position in self._positions if position[0] == segment]:
+            del self._positions[position]
 
     async def close(self) -> None:
         """Stop fetching ahead and drop everything."""
@@ -181,14 +182,22 @@ class SegmentReader:
     # ── row groups ──────────────────────────────────────────────────────────────────────────────
 
     async def _group(
-        self, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool
+        self,
+        source: "_Source",
+        footer: SegmentFooter,
+        facts: GroupFacts,
+        for_rows: bool,
+        ahead: Sequence[GroupFacts] = (),
     ) -> RowGroup:
+        """A row group; those `ahead` are on their way then."""
         key = GroupKey(source.key, facts.number)
         group = self._cache.get(key)
-        if group is not None:
-            return group
-        loading = self._loading.get(key) or self._start_loading(key, source, footer, facts, for_rows)
-        return await asyncio.shield(loading)
+        if group is None:
+            loading = self._loading.get(key) or self._start_loading(key, source, footer, facts, for_rows)
+            await asyncio.sleep(0)  # room for this one is set aside before the others are looked at
+        for following in ahead:
+            self._prefetch(source, footer, following, for_rows)
+        return group if group is not None else await asyncio.shield(loading)
 
     def _prefetch(self, source: "_Source", footer: SegmentFooter, facts: GroupFacts, for_rows: bool) -> None:
         """Fetch what a reader will want next, unless somebody would lose what he is reading now."""

@@ -94,24 +94,20 @@ async def test_the_next_row_groups_come_ahead_of_a_sequential_reader(
     reader: SegmentReader, store: Any, make_segment: Any
 ) -> None:
     segment = make_segment(groups=4, rows=10, start=100)
-    await _offsets(reader, segment, 100, messages_max=3)
+    await _offsets(reader, segment, 101, messages_max=3)
     assert len(store.reads) == 2
-    await _offsets(reader, segment, 103, messages_max=3)
+    await _offsets(reader, segment, 104, messages_max=3)
     await _settled(reader, segment, 110)
     await _settled(reader, segment, 120)
     assert len(store.reads) == 4  # two ahead, not more, and the reader inside them fetched nothing itself
 
 
-async def test_reading_on_into_the_next_segment_is_reading_in_order(
+async def test_they_come_at_once_for_who_begins_with_the_segment(
     reader: SegmentReader, store: Any, make_segment: Any
 ) -> None:
-    first, second = make_segment(groups=1, start=100), make_segment(groups=3, start=110)
-    await _offsets(reader, first, 100)
-    assert len(store.reads) == 2
-    await _offsets(reader, second, 110)
-    assert len(store.reads) == 6, (
-        "a footer and a row group, and two ahead of who came from the segment before"
-    )
+    segment = make_segment(groups=4, rows=10, start=100)
+    assert await _offsets(reader, segment, 100, messages_max=3) == [100, 101, 102]
+    assert len(store.reads) == 4, "the footer, the row group and two more"
 
 
 async def test_a_reader_whose_rows_are_ready_lets_others_go_on(
@@ -138,8 +134,8 @@ async def test_a_reader_that_jumps_gets_nothing_ahead(
     reader: SegmentReader, store: Any, make_segment: Any
 ) -> None:
     segment = make_segment(groups=4, rows=10, start=100)
-    await _offsets(reader, segment, 100, messages_max=3)
-    await _offsets(reader, segment, 105, messages_max=3)
+    await _offsets(reader, segment, 102, messages_max=3)
+    await _offsets(reader, segment, 107, messages_max=3)
     await _offsets(reader, segment, 101, messages_max=3)
     await asyncio.sleep(0)
     assert len(store.reads) == 2
@@ -149,7 +145,7 @@ async def test_a_failed_fetch_ahead_is_the_business_of_whoever_comes_there(
     reader: SegmentReader, store: Any, make_segment: Any
 ) -> None:
     segment = make_segment(groups=2, rows=10, start=100)
-    await _offsets(reader, segment, 100, messages_max=3)
+    await _offsets(reader, segment, 101, messages_max=2)
     store.failure = Unavailable("the store is away", ErrorCode.STORAGE_FAILED)
     assert await _offsets(reader, segment, 103, messages_max=3) == [103, 104, 105]
     while len(store.reads) < 3:
