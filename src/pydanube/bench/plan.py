@@ -170,7 +170,9 @@ class Plan:
 
     def turns_pending(self) -> int:
         """Turns of one producer that may be waiting for their answers: as many as its bytes allow."""
-        return max(2, self.pending_bytes_each() // max(1, self.size))
+        # At a rate a turn may be a single message.
+        messages = 1 if self.rate else self.batch_messages
+        return max(2, self.pending_bytes_each() // max(1, messages * self.size))
 
     def settings(self) -> dict[str, object]:
         """For the report: everything but secrets."""

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
@@ -24,6 +25,7 @@ from pydanube.client.options import ProducerOptions
 from pydanube.client.outgoing import (
     MESSAGE_OVERHEAD_BYTES,
     PayloadRun,
+    PendingSend,
     Publish,
     Receipt,
     Run,
@@ -65,6 +67,8 @@ class Producer(Lanes):
         self._options = options
         self._partitions = partitions
         self._schema = schema
+        self._line = asyncio.Lock()
+        """Held by who waits for room. The others stand in line for it: woken all at once, all but one would wait again."""
 
     async def __aenter__(self) -> "Producer":
         await self.open()
@@ -136,18 +140,28 @@ class Producer(Lanes):
             Unavailable: it was not taken, through all retries.
             OutcomeUnknown: it may have been taken; only without `idempotent`, or when retries ended.
         """
+        pending: PendingSend | None = None
+        if not self._line.locked():
+            with suppress(QueueFull):
+                pending = self.send_nowait(payload, **fields)
+        if pending is None:
+            async with self._line:
+                pending = await self._sent(payload, fields)
+        return await pending
+
+    async def _sent(self, payload: Payload, fields: Fields) -> PendingSend:
+        """Hand a message over as soon as there is room for it."""
         while True:
             try:
-                pending = self.send_nowait(payload, **fields)
+                return self.send_nowait(payload, **fields)
             except QueueFull:
                 await self.room_change()
-                continue
-            return await pending
 
     async def ready(self) -> None:
         """Wait until there is room for a message of the usual size again."""
-        while self.budget.used >= self.budget.limit - min(self._batch_bytes_max, self.budget.limit // 2):
-            await self.room_change()
+        async with self._line:
+            while self.budget.used >= self.budget.limit - min(self._batch_bytes_max, self.budget.limit // 2):
+                await self.room_change()
 
     async def room_change(self) -> None:
         """Wait until something was answered."""
@@ -215,12 +229,13 @@ class Producer(Lanes):
         return await _runs(publishes)
 
     async def _enqueue(self, lane: TopicProducer, publish: Publish) -> Publish:
-        while not self.budget.has_room(publish.size):
-            await self.room_change()
-        lane.check_usable()
-        self.budget.used += publish.size
-        lane.close_batch()
-        lane.enqueue(publish)
+        async with self._line:
+            while not self.budget.has_room(publish.size):
+                await self.room_change()
+            lane.check_usable()
+            self.budget.used += publish.size
+            lane.close_batch()
+            lane.enqueue(publish)
         return publish
 
     async def flush(self) -> None:
