@@ -5,6 +5,7 @@ Called from threads, never from the event loop.
 
 import ctypes
 import fcntl
+import mmap
 import os
 import time
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ FREEING_PAUSE_SECONDS = 0.005
 """A large file is given back in such steps. Freed in one go, 64 MB kept every sync of the journal waiting for 10 to 15 ms
 where the file system tells its device what is free (mount option `discard`); in these steps no sync was held up."""
 
-_ZEROS = bytes(1 << 20)
+_ZEROS = memoryview(mmap.mmap(-1, 1 << 20))
+"""Begins on a page, as writes past the page cache have to."""
 
 _fallocate = ctypes.CDLL(None).fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -148,16 +150,19 @@ class LocalDisk:
             return
         size = min(size, os.fstat(fd).st_size - position)
         for start in range(0, size, len(_ZEROS)):
-            os.pwritev(fd, [memoryview(_ZEROS)[: min(len(_ZEROS), size - start)]], position + start)
+            os.pwritev(fd, [_ZEROS[: min(len(_ZEROS), size - start)]], position + start)
 
     def allocate(self, fd: int, size: int) -> None:
         # Reserve first, so that a full disk is told before anything is written. Then write: syncing
         # into blocks that were only reserved costs a file system journal entry each time.
         self.reserve(fd, size)
+        past_cache = self.bypass_cache(fd, True)
         for start in range(0, size, len(_ZEROS)):
-            # In small syncs: those of the journal in use would wait behind one large one.
-            os.pwritev(fd, [memoryview(_ZEROS)[: min(len(_ZEROS), size - start)]], start, os.RWF_DSYNC)
+            # Piece by piece: syncs of the journal in use would wait behind one large write.
+            os.pwritev(fd, [_ZEROS[: min(len(_ZEROS), size - start)]], start, 0 if past_cache else os.RWF_DSYNC)
         os.fsync(fd)
+        if past_cache:
+            self.bypass_cache(fd, False)
 
     def reserve(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)

@@ -14,13 +14,15 @@ from queue import Queue
 from threading import Thread
 from typing import BinaryIO
 
-from pydanube.history.convert_answer import answered
-
 NICENESS = 10
 """The kernel makes the priority of disk accesses follow from it."""
 
 
 def main() -> None:
+    os.nice(NICENESS)
+    # Here, so that half a second of loading is not done at the priority of the broker.
+    from pydanube.history.convert_answer import answered  # noqa: PLC0415
+
     # Not before everything is loaded: on a busy machine that would take minutes at such a priority.
     _give_way()
     # The interrupt key reaches every process of a terminal, but when to end is the broker's to say.
@@ -38,7 +40,6 @@ def _give_way() -> None:
 
     Nice alone is not enough: beside a busy process of niceness 10 a publisher's p99 was eight times what it was alone.
     """
-    os.nice(NICENESS)
     # Some containers forbid it; niceness is there then.
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -20,7 +20,8 @@ from pydanube.entries.blocks import BLOCK_BYTES
 from pydanube.entries.entry import encode_cursor, encode_topic_state
 from pydanube.kernel.errors import DanubeError, ErrorCode, OutcomeUnknown, Unavailable
 from pydanube.kernel.policies import FsyncPolicy
-from pydanube.log.group import bytes_on_disk
+from pydanube.log.entry_places import WrittenEntries
+from pydanube.log.group import HEADER_BYTES, bytes_on_disk
 from pydanube.log.recovery import RecoveredTopic
 from pydanube.log.settings import JournalSettings
 from pydanube.log.snapshot import Snapshot, TopicFacts
@@ -96,6 +97,8 @@ class CommitQueue:
         """The file that what is appended now goes to."""
         self.closed_files: deque[int] = deque(closed_files)
         """Full files whose messages are not all in runs yet, oldest first."""
+        self.written = WrittenEntries(file_bytes=settings.file_bytes)
+        """Where entries are in files that this process has written."""
         self.unstaged_bytes = sum(
             chunk.memory_bytes for topic in recovered.values() for chunk in topic.tail.chunks
         )
@@ -417,7 +420,10 @@ class CommitQueue:
     def batches_committed(self, count: int, file_sequence: int, position: int) -> None:
         batches = [self._outstanding.popleft() for _ in range(count)]
         touched: dict[TopicLog, None] = {}
+        entry_at = position - bytes_on_disk(sum([batch.bytes for batch in batches])) + HEADER_BYTES
         for batch in batches:
+            self.written.add(file_sequence, entry_at, batch.buffers, batch.count)
+            entry_at += batch.bytes
             for log, end in batch.ends.items():
                 log.committed_end = end
                 touched[log] = None

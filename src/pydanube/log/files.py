@@ -27,6 +27,10 @@ class JournalDirectory:
         self._file_bytes = file_bytes
         self._lock = threading.Lock()
         self._spares: list[str] = []
+        self._begun = 0
+        """The file in use."""
+        self._prepared: int | None = None
+        """The next one, if it has its name already."""
         self._scrubbers = 0
         self._made = 0
 
@@ -42,49 +46,71 @@ class JournalDirectory:
     def path_of(self, sequence: int) -> Path:
         return self.path / f"{sequence:020}{_SUFFIX}"
 
+    def reopen(self, sequence: int) -> int:
+        """Open the file that was in use last."""
+        fd = self._disk.open(self.path_of(sequence))
+        self._begun = sequence
+        return fd
+
     def begin(self, sequence: int) -> int:
-        """Give the file of that sequence its name, durably, and open it: a spare if there is one."""
-        while (spare := self._take_spare()) is None:
-            self.prepare(at_once=True)
+        """Open the file of that sequence, whose name is durable: the one that is prepared, or another."""
+        while True:
+            with self._lock:
+                if self._prepared != sequence and self._spares:
+                    self._name_next(sequence)
+                if self._prepared == sequence:
+                    fd = self._disk.open(self.path_of(sequence))
+                    self._begun, self._prepared = sequence, None
+                    return fd
+            self._make_spare(at_once=True)
+
+    def prepare(self, *, at_once: bool = False) -> None:
+        """Have the next file ready under its name; `at_once` without writing all of it first, which makes small syncs quick.
+
+        A file system writes new names down together with whatever else it has put off, which may take it tens of
+        milliseconds. So that is done here, and not while publishers wait for the file.
+
+        Raises OSError, ENOSPC for one.
+        """
+        while self._prepared is None:
+            with self._lock:
+                if self._spares:
+                    self._name_next(self._begun + 1)
+                    return
+            self._make_spare(at_once=at_once)
+
+    def _name_next(self, sequence: int) -> None:
+        """Make a spare the file of that sequence, durably; with the lock held, so that none in use is replaced."""
+        spare = self._spares.pop()
         try:
             self._disk.rename(self.path / spare, self.path_of(sequence))
         except OSError:
-            with self._lock:
-                self._spares.append(spare)
+            self._spares.append(spare)
             raise
         self._disk.sync_directory(self.path)
-        return self._disk.open(self.path_of(sequence))
+        self._prepared = sequence
 
-    def _take_spare(self) -> str | None:
+    def _make_spare(self, *, at_once: bool) -> None:
+        """Without the lock: it may take a while, and the writer may find a file elsewhere."""
+        self._disk.make_directory(self.path)
         with self._lock:
-            return self._spares.pop() if self._spares else None
-
-    def prepare(self, *, at_once: bool = False) -> None:
-        """Have a spare ready; `at_once` without writing all of it first, which makes small syncs quick.
-
-        Raises OSError, ENOSPC for one, and then leaves nothing behind.
-        """
-        with self._lock:
-            if self._spares:
-                return
-            self._disk.make_directory(self.path)
             name = self._new_spare_name()
-            unfinished = self.path / (name + _UNFINISHED_SUFFIX)
+        unfinished = self.path / (name + _UNFINISHED_SUFFIX)
+        try:
+            fd = self._disk.create(unfinished)
             try:
-                fd = self._disk.create(unfinished)
-                try:
-                    if at_once:
-                        self._disk.reserve(fd, self._file_bytes)
-                    else:
-                        self._disk.allocate(fd, self._file_bytes)
-                finally:
-                    self._disk.close(fd)
-                self._disk.rename(unfinished, self.path / name)
-                self._disk.sync_directory(self.path)
-            except OSError:
-                with suppress(OSError):
-                    self._disk.unlink(unfinished)
-                raise
+                if at_once:
+                    self._disk.reserve(fd, self._file_bytes)
+                else:
+                    self._disk.allocate(fd, self._file_bytes)
+            finally:
+                self._disk.close(fd)
+            self._disk.rename(unfinished, self.path / name)
+        except OSError:
+            with suppress(OSError):
+                self._disk.unlink(unfinished)
+            raise
+        with self._lock:
             self._spares.append(name)
 
     def release(self, sequence: int) -> None:
@@ -142,6 +168,9 @@ class JournalDirectory:
     def drop_spares(self) -> None:
         """Remove files that wait to be used again: they still hold what was written to them."""
         with self._lock:
+            if self._prepared is not None:
+                self._disk.unlink(self.path_of(self._prepared))
+                self._prepared = None
             while self._spares:
                 self._disk.unlink(self.path / self._spares[-1])
                 self._spares.pop()

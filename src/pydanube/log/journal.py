@@ -129,7 +129,14 @@ class Journal:
             store or DirectoryStore(directory.parent),
             read_cache_bytes_max=read_cache_bytes_max,
         )
-        keeper = Keeper(disk, files, opened.journal_id, places, file_bytes=settings.file_bytes)
+        keeper = Keeper(
+            disk,
+            files,
+            opened.journal_id,
+            places,
+            file_bytes=settings.file_bytes,
+            written=queue.written,
+        )
         return cls(
             queue,
             Stager(queue, files, places, clock=clock, keeper=keeper, on_step=on_step),

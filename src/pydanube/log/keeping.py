@@ -1,29 +1,23 @@
 """Closed journal files that are kept: what is in them becomes runs where it lies, and nothing is written twice.
 
-Worth it where entries are large, as batches are: a run then lies in few places, and those are found by a look at each
-entry's header. Small entries of many topics are copied together by the topic instead (staging.py).
+Worth it where entries are large, as batches are: a run then lies in few places. Small entries of many topics are copied together by the topic instead (staging.py).
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
-
 from pydanube.entries.disk import Disk
 from pydanube.entries.entry import HEADER_BYTES
 from pydanube.entries.kept import KeptPart
 from pydanube.history.bundling import keep_together
 from pydanube.history.places import Places
+from pydanube.log.entry_places import KEPT_ENTRY_BYTES_MIN, WrittenEntries, entry_places
 from pydanube.log.entry_places import Places as EntryPlaces
-from pydanube.log.entry_places import entry_places
 from pydanube.log.files import JournalDirectory
 from pydanube.log.tail import Chunk
 from pydanube.log.topic_log import TopicLog
 
 logger = logging.getLogger("pydanube.log")
-
-KEPT_ENTRY_BYTES_MIN: Final = 16 * 1024
-"""Entries of a kept file are on average at least this large."""
 
 Work = tuple[TopicLog, Chunk]
 
@@ -32,13 +26,21 @@ class Keeper:
     """Decides which files are kept, and keeps them."""
 
     def __init__(
-        self, disk: Disk, directory: JournalDirectory, journal_id: int, places: Places, *, file_bytes: int
+        self,
+        disk: Disk,
+        directory: JournalDirectory,
+        journal_id: int,
+        places: Places,
+        *,
+        file_bytes: int,
+        written: WrittenEntries,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._journal_id = journal_id
         self._places = places
         self._file_bytes = file_bytes
+        self._written = written
         self._cannot = False
 
     async def keep(self, file_sequence: int, work: Sequence[Work]) -> "KeptFile | None":
@@ -46,9 +48,11 @@ class Keeper:
         if self._cannot or self._directory.is_scrubbing or not self._is_worth_it(work):
             return None
         path = self._directory.path_of(file_sequence)
-        found = await asyncio.to_thread(
-            entry_places, self._disk, path, journal_id=self._journal_id, file_sequence=file_sequence
-        )
+        found = self._written.places(file_sequence)
+        if found is None:
+            found = await asyncio.to_thread(
+                entry_places, self._disk, path, journal_id=self._journal_id, file_sequence=file_sequence
+            )
         if not all(_are_in(found.get(log.topic_id, {}), chunk) for log, chunk in work):
             logger.error("a closed journal file lacks messages that were written to it file=%s", path)
             return None

@@ -54,7 +54,7 @@ def _make_writable(directory: JournalDirectory, disk: Disk, recovery: Recovery) 
     if recovery.journal_id is None:
         return _begin_journal(directory, disk, recovery)
     sequence = recovery.files[-1]
-    fd = disk.open(directory.path_of(sequence))
+    fd = directory.reopen(sequence)
     if recovery.cut_bytes:
         logger.warning(
             "journal torn tail cut file=%s position=%d bytes=%d",

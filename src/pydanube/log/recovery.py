@@ -79,41 +79,33 @@ def recover(directory: JournalDirectory, disk: Disk, progress: Progress | None =
         return recovery
     total = sum(disk.size(directory.path_of(sequence)) for sequence in sequences)
     done = 0
-    previous = sequences[0]
+    last: _FileReader | None = None
     for sequence in sequences:
         path = directory.path_of(sequence)
-        data = _read(disk, path)
-        is_first, is_last = sequence == sequences[0], sequence == sequences[-1]
-        reader = _FileReader(path, data, sequence, recovery.journal_id)
+        reader = _FileReader(path, _read(disk, path), sequence, recovery.journal_id)
+        done += len(reader.data)
+        if progress is not None:
+            progress(done, total)
         if not reader.is_begun():
-            if not is_last:
+            if sequence != sequences[-1]:
                 raise reader.damaged(0, "its first group is damaged, and later files depend on it")
             reader.check_never_begun()
             recovery.unbegun_files.append(sequence)
             break
-        if is_first:
+        if last is None:
             recovery.journal_id, recovery.group_sequence = reader.journal_id, reader.first_group
         elif reader.first_group != recovery.group_sequence:
             # The file before ended too early: its next group is the damaged one.
-            raise _damaged(
-                directory.path_of(previous),
+            raise last.damaged(
                 recovery.position,
                 f"group {recovery.group_sequence} is damaged or its file is missing, but {path.name} was begun "
                 f"after it with group {reader.first_group}",
             )
         _replay(reader, recovery)
-        if is_last:
-            recovery.cut_bytes = reader.torn_bytes(recovery.position, recovery.group_sequence)
-        previous = sequence
-        done += len(data)
-        if progress is not None:
-            progress(done, total)
+        last = reader
     recovery.files = [sequence for sequence in sequences if sequence not in recovery.unbegun_files]
-    if recovery.files and recovery.unbegun_files:
-        # The file that was about to be begun is none, so the one before it is the last after all.
-        path = directory.path_of(recovery.files[-1])
-        reader = _FileReader(path, _read(disk, path), recovery.files[-1], recovery.journal_id)
-        recovery.cut_bytes = reader.torn_bytes(recovery.position, recovery.group_sequence)
+    if last is not None:
+        recovery.cut_bytes = last.torn_bytes(recovery.position, recovery.group_sequence)
     return recovery
 
 

@@ -33,7 +33,7 @@ BUNDLE_BYTES = 16 << 20
 TOPICS_AT_ONCE_MAX = 8
 """Runs written at the same time: their syncs share the file system's own commits."""
 RETRY_SECONDS_MAX = 30.0
-HURRIED_MS = 1000
+HURRIED_MS = 250
 """A file that was full sooner: the next one is not written with zeros first, which would take as long as it lasts."""
 
 Stage = Callable[[Sequence[Work], int], Awaitable[None]]
@@ -141,6 +141,7 @@ class Stager:
         while closed and not self._stopping:
             if await self._stage_file(closed[0]):
                 self._on_step("journal_released")
+                self._queue.written.forget(closed[0])
                 logger.debug("journal file released file_sequence=%d", closed.popleft())
 
     async def _stage_file(self, file_sequence: int) -> bool:
