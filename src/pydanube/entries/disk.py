@@ -26,7 +26,10 @@ FREEING_PAUSE_SECONDS = 0.005
 """A large file is given back in such steps. Freed in one go, 64 MB kept every sync of the journal waiting for 10 to 15 ms
 where the file system tells its device what is free (mount option `discard`); in these steps no sync was held up."""
 
-_ZEROS = memoryview(mmap.mmap(-1, 1 << 20))
+ZEROING_PAUSE_SECONDS = 0.0005
+"""Between two pieces of a file that is written with zeros: no sync of the journal waits for more than one of them."""
+
+_ZEROS = memoryview(mmap.mmap(-1, 256 * 1024))
 """Begins on a page, as writes past the page cache have to."""
 
 _fallocate = ctypes.CDLL(None).fallocate
@@ -62,8 +65,11 @@ class Disk(Protocol):
         """Let these bytes read as zeros, and give back the space they take if the file system can."""
         ...
 
-    def allocate(self, fd: int, size: int) -> None:
-        """Give the file exactly `size` bytes that are really there, so that overwriting needs no space."""
+    def allocate(self, fd: int, size: int, *, gently: bool = False) -> None:
+        """Give the file exactly `size` bytes that are really there, so that overwriting needs no space.
+
+        `gently`: with pauses for what else wants the disk.
+        """
         ...
 
     def reserve(self, fd: int, size: int) -> None:
@@ -152,14 +158,15 @@ class LocalDisk:
         for start in range(0, size, len(_ZEROS)):
             os.pwritev(fd, [_ZEROS[: min(len(_ZEROS), size - start)]], position + start)
 
-    def allocate(self, fd: int, size: int) -> None:
+    def allocate(self, fd: int, size: int, *, gently: bool = False) -> None:
         # Reserve first, so that a full disk is told before anything is written. Then write: syncing
         # into blocks that were only reserved costs a file system journal entry each time.
         self.reserve(fd, size)
-        past_cache = self.bypass_cache(fd, True)
+        past_cache = size % mmap.PAGESIZE == 0 and self.bypass_cache(fd, True)
         for start in range(0, size, len(_ZEROS)):
-            # Piece by piece: syncs of the journal in use would wait behind one large write.
             os.pwritev(fd, [_ZEROS[: min(len(_ZEROS), size - start)]], start, 0 if past_cache else os.RWF_DSYNC)
+            if gently:
+                time.sleep(ZEROING_PAUSE_SECONDS)
         os.fsync(fd)
         if past_cache:
             self.bypass_cache(fd, False)

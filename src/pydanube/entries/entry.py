@@ -48,7 +48,7 @@ FLAGS_AT = 4
 FLAG_TIMED = 1
 """The messages have a time of delivery or a time to live: look at the append time too."""
 BODY_BYTES_MAX = (1 << 32) - 1
-KNOWN_CRC_BYTES = 128 * 1024
+KNOWN_CRC_BYTES = 64 * 1024
 """From this size on a body's checksum is cheaper to work out from its header than to compute again."""
 CARRIES_MESSAGES = frozenset({Kind.ROW, Kind.BATCH})
 

@@ -131,7 +131,7 @@ class MemoryDisk:
             file.write(position, bytes(max(0, min(size, len(file.data) - position))))
             file.has_holes = True
 
-    def allocate(self, fd: int, size: int) -> None:
+    def allocate(self, fd: int, size: int, *, gently: bool = False) -> None:
         with self._call("allocate", None):
             file = self._open[fd]
             self._take_space(size - len(file.data))

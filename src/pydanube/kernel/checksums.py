@@ -22,12 +22,9 @@ def joined_crc32c(first: int, second: int, second_bytes: int) -> int:
 def _power(size: int) -> int:
     """What so many bytes more multiply a checksum by. Most batches of a producer are of one size, hence the cache."""
     power = _ONE
-    square = _BYTE
-    while size:
-        if size & 1:
-            power = _product(square, power)
-        square = _product(square, square)
-        size >>= 1
+    for number in range(size.bit_length()):
+        if size >> number & 1:
+            power = _product(_DOUBLINGS[number], power)
     return power
 
 
@@ -41,3 +38,14 @@ def _product(left: int, right: int) -> int:
         left <<= 1
         right = right >> 1 ^ _POLYNOMIAL if right & 1 else right >> 1
     return product
+
+
+def _doublings() -> list[int]:
+    """What 1, 2, 4, 8 … bytes more multiply a checksum by, as many as an entry's length has bits."""
+    doublings = [_BYTE]
+    for _ in range(31):
+        doublings.append(_product(doublings[-1], doublings[-1]))
+    return doublings
+
+
+_DOUBLINGS: Final = _doublings()

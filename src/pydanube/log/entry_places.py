@@ -60,7 +60,7 @@ class WrittenEntries:
 def _note_entries(places: Places, entry_at: int, buffers: Sequence[bytes]) -> None:
     """Add the places of entries that begin there and lie in these buffers, each in one or more of its own."""
     missing = 0
-    for buffer in buffers:
+    for buffer in filter(None, buffers):  # the body of an empty message is none
         if not missing:
             entry = decode_header(buffer)
             missing = ENTRY_HEADER_BYTES + entry.length

@@ -64,7 +64,7 @@ class JournalDirectory:
                     return fd
             self._make_spare(at_once=True)
 
-    def prepare(self, *, at_once: bool = False) -> None:
+    def prepare(self, *, at_once: bool = False, gently: bool = False) -> None:
         """Have the next file ready under its name; `at_once` without writing all of it first, which makes small syncs quick.
 
         A file system writes new names down together with whatever else it has put off, which may take it tens of
@@ -77,7 +77,7 @@ class JournalDirectory:
                 if self._spares:
                     self._name_next(self._begun + 1)
                     return
-            self._make_spare(at_once=at_once)
+            self._make_spare(at_once=at_once, gently=gently)
 
     def _name_next(self, sequence: int) -> None:
         """Make a spare the file of that sequence, durably; with the lock held, so that none in use is replaced."""
@@ -90,7 +90,7 @@ class JournalDirectory:
         self._disk.sync_directory(self.path)
         self._prepared = sequence
 
-    def _make_spare(self, *, at_once: bool) -> None:
+    def _make_spare(self, *, at_once: bool, gently: bool = False) -> None:
         """Without the lock: it may take a while, and the writer may find a file elsewhere."""
         self._disk.make_directory(self.path)
         with self._lock:
@@ -102,7 +102,7 @@ class JournalDirectory:
                 if at_once:
                     self._disk.reserve(fd, self._file_bytes)
                 else:
-                    self._disk.allocate(fd, self._file_bytes)
+                    self._disk.allocate(fd, self._file_bytes, gently=gently)
             finally:
                 self._disk.close(fd)
             self._disk.rename(unfinished, self.path / name)

@@ -132,7 +132,7 @@ class Stager:
         is_hurried = self._rotated_ms is not None and now_ms - self._rotated_ms < HURRIED_MS
         self._rotated_ms = now_ms
         try:
-            await asyncio.to_thread(self._directory.prepare, at_once=is_hurried)
+            await asyncio.to_thread(self._directory.prepare, at_once=is_hurried, gently=True)
         except OSError as error:
             logger.warning("no spare journal file error=%s", error)
 

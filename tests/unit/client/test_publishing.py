@@ -352,6 +352,22 @@ async def test_a_full_queue_says_so_and_has_room_again_once_answers_come(broker:
         assert producer.pending_bytes == 0
 
 
+async def test_those_who_wait_for_room_get_it_in_the_order_they_came(broker: ScriptedBroker) -> None:
+    held: list[tuple[Peer, Frame]] = []
+    broker.script(frames.PUBLISH, lambda peer, frame: held.append((peer, frame)))
+    lists = [[b"%02d" % number] * 5 for number in range(40)]
+    async with producer_of(broker, max_pending_bytes=400, batching=ONE_BY_ONE) as producer:
+        sending = [asyncio.create_task(producer.send_many(payloads)) for payloads in lists]
+        alone = asyncio.create_task(producer.send(b"last"))
+        await broker.received(frames.PUBLISH)
+        assert len(producer.budget._waiters) == 1, "the others stand in line: one answer wakes one"
+        sending[3].cancel()
+        held[0][0].honestly(held[0][1])
+        await asyncio.gather(*sending, alone, return_exceptions=True)
+    expected = [payload for number, payloads in enumerate(lists) if number != 3 for payload in payloads]
+    assert broker.topic(TOPIC).payloads() == [*expected, b"last"]
+
+
 async def test_a_message_larger_than_the_queue_goes_alone(broker: ScriptedBroker) -> None:
     async with producer_of(broker, max_pending_bytes=100) as producer:
         assert (await producer.send(bytes(5000))).offset == 0
