@@ -96,7 +96,10 @@ class NativePublisher:
     async def send(self, payloads: Sequence[bytes], due_ns: int | None, recorder: Recorder) -> None:
         since_ns = due_ns or time.monotonic_ns()
         if self._many:
-            answers: list[Awaitable[Any]] = [asyncio.ensure_future(self._producer.send_many(payloads))]
+            sending = asyncio.ensure_future(self._producer.send_many(payloads))
+            # A run that ends early does not ask for every answer.
+            sending.add_done_callback(_seen)
+            answers: list[Awaitable[Any]] = [sending]
         else:
             last = min(len(self._producer.partitions), len(payloads))
             await self._send_each(payloads[:-last])
@@ -142,6 +145,11 @@ class NativePublisher:
                     now_ns = time.monotonic_ns()
                     turn.recorder.record(now_ns, now_ns - turn.since_ns, messages, messages * turn.size)
             self._sent.task_done()
+
+
+def _seen(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 class _Turn(NamedTuple):

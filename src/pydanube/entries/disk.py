@@ -26,10 +26,10 @@ FREEING_PAUSE_SECONDS = 0.005
 """A large file is given back in such steps. Freed in one go, 64 MB kept every sync of the journal waiting for 10 to 15 ms
 where the file system tells its device what is free (mount option `discard`); in these steps no sync was held up."""
 
-ZEROING_PAUSE_SECONDS = 0.0005
+ZEROING_PAUSE_SECONDS = 0.002
 """Between two pieces of a file that is written with zeros: no sync of the journal waits for more than one of them."""
 
-_ZEROS = memoryview(mmap.mmap(-1, 256 * 1024))
+_ZEROS = memoryview(mmap.mmap(-1, 1 << 20))
 """Begins on a page, as writes past the page cache have to."""
 
 _fallocate = ctypes.CDLL(None).fallocate
@@ -164,7 +164,9 @@ class LocalDisk:
         self.reserve(fd, size)
         past_cache = size % mmap.PAGESIZE == 0 and self.bypass_cache(fd, True)
         for start in range(0, size, len(_ZEROS)):
-            os.pwritev(fd, [_ZEROS[: min(len(_ZEROS), size - start)]], start, 0 if past_cache else os.RWF_DSYNC)
+            os.pwritev(
+                fd, [_ZEROS[: min(len(_ZEROS), size - start)]], start, 0 if past_cache else os.RWF_DSYNC
+            )
             if gently:
                 time.sleep(ZEROING_PAUSE_SECONDS)
         os.fsync(fd)

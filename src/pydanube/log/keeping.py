@@ -6,6 +6,7 @@ Worth it where entries are large, as batches are: a run then lies in few places.
 import asyncio
 import logging
 from collections.abc import Sequence
+
 from pydanube.entries.disk import Disk
 from pydanube.entries.entry import HEADER_BYTES
 from pydanube.entries.kept import KeptPart

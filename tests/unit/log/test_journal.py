@@ -295,7 +295,9 @@ async def test_progress_of_recovery_is_told_in_the_loop(rig, append):
     await journal.close()
     told = []
     await rig.open(progress=lambda done, total: told.append((done, total)))
-    assert told == [(256 * 1024, 512 * 1024), (512 * 1024, 512 * 1024)], "the file in use and the one prepared"
+    assert told == [(256 * 1024, 512 * 1024), (512 * 1024, 512 * 1024)], (
+        "the file in use and the one prepared"
+    )
 
 
 async def test_below_the_start_the_reader_is_sent_to_the_start(rig):
