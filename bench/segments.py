@@ -3,7 +3,8 @@
 Both read the same file with the same checks in one thread. The plain read ends with columns in memory; the reader goes
 on to what a subscription is fed with: entry bodies, as batches or as single messages. Messages that came over gRPC are
 read both ways: merged into batches, as clients of the native protocol get them, and one by one, as clients of gRPC do.
-CPU time is compared, taken alternately, since wall time on a shared machine says little.
+Both are compared by the megabytes a second they give, which is the aim, and by those a second of CPU: the reader decodes ahead on
+a core of its own where there is one, so the first says what a consumer waits for and the second what it costs.
 """
 
 import asyncio
@@ -82,6 +83,10 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
+        return self.reader_mb_s / self.plain_mb_s
+
+    @property
+    def cpu_ratio(self) -> float:
         return self.reader_cpu_mb_s / self.plain_cpu_mb_s
 
 
@@ -99,7 +104,7 @@ def main(megabytes: int, rounds: int, output: str) -> None:
             progress.print(f"reading {scenario.name}")
             outcomes.append(asyncio.run(_measure(scenario, Path(folder), megabytes << 20, rounds)))
     if output == "json":
-        click.echo(json.dumps([asdict(outcome) | {"ratio": outcome.ratio} for outcome in outcomes], indent=2))
+        click.echo(json.dumps([_document(outcome) for outcome in outcomes], indent=2))
     else:
         Console().print(_table(outcomes))
 
@@ -212,16 +217,19 @@ def _messages(scenario: Scenario, first: int, count: int, dice: random.Random) -
     return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)
 
 
+def _document(outcome: Outcome) -> dict[str, Any]:
+    return asdict(outcome) | {"ratio": outcome.ratio, "cpu_ratio": outcome.cpu_ratio}
+
+
 def _table(outcomes: list[Outcome]) -> Table:
     table = Table(title="Reading sealed history (MB of payload)")
     for heading in (
         "",
         "reader MB/s",
         "Parquet MB/s",
-        "reader MB/CPU s",
-        "Parquet MB/CPU s",
         "ratio",
-        "µs/message",
+        "CPU ratio",
+        "CPU µs/message",
     ):
         table.add_column(heading, justify="right")
     for outcome in outcomes:
@@ -230,9 +238,8 @@ def _table(outcomes: list[Outcome]) -> Table:
             outcome.scenario,
             f"{outcome.reader_mb_s:,.0f}",
             f"{outcome.plain_mb_s:,.0f}",
-            f"{outcome.reader_cpu_mb_s:,.0f}",
-            f"{outcome.plain_cpu_mb_s:,.0f}",
             f"{outcome.ratio:.2f}",
+            f"{outcome.cpu_ratio:.2f}",
             f"{outcome.reader_us_per_message:.2f}",
             style=style,
         )
