@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 import msgspec
 
@@ -151,12 +151,11 @@ class Converter:
 class _Worker:
     """A running process and the task that passes its complaints on."""
 
-    def __init__(
-        self, process: Popen[bytes], answers: asyncio.StreamReader, complaints: asyncio.StreamReader
-    ) -> None:
+    def __init__(self, process: Popen[bytes], answers: "_Output", complaints: "_Output") -> None:
         self._process = process
-        self._answers = answers
-        self._complaints = asyncio.create_task(_log(complaints))
+        self._outputs = (answers, complaints)
+        self._answers = answers.reader
+        self._complaints = asyncio.create_task(_log(complaints.reader))
 
     @classmethod
     async def start(cls, command: tuple[str, ...]) -> "_Worker":
@@ -169,7 +168,13 @@ class _Worker:
                 ErrorCode.STORAGE_FAILED,
             ) from error
         logger.info("converter started pid=%d", process.pid)
-        return cls(process, await _reader(process.stdout), await _reader(process.stderr))
+        opening = asyncio.gather(_opened(process.stdout), _opened(process.stderr))
+        try:
+            return cls(process, *await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            # It runs already, and nobody else knows of it.
+            await cls(process, *await opening).kill()
+            raise
 
     @property
     def process_id(self) -> int:
@@ -218,16 +223,24 @@ class _Worker:
         with suppress(OSError):
             self._process.stdin.close()
         code = await asyncio.to_thread(self._process.wait)
-        # Both end with the process, and their pipes are closed by that.
-        await self._answers.read()
         await self._complaints
+        for output in self._outputs:
+            output.pipe.close()
         logger.info("converter ended pid=%d exit_code=%d", self._process.pid, code)
 
 
-async def _reader(pipe: IO[bytes] | None) -> asyncio.StreamReader:
+class _Output(NamedTuple):
+    """What a process writes."""
+
+    reader: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
+
+
+async def _opened(file: IO[bytes] | None) -> _Output:
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader
+    loop = asyncio.get_running_loop()
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    return _Output(reader, pipe)
 
 
 async def _log(complaints: asyncio.StreamReader) -> None:

@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
+from pydanube.history import converter as converter_module
 from pydanube.history.converter import WORKER, Converter
 from pydanube.history.segment_file import read_facts
 from pydanube.kernel.errors import Corrupt, DanubeError, ErrorCode, Unavailable
@@ -209,3 +211,24 @@ async def test_a_line_that_is_no_job_does_not_end_the_worker(make_run, make_job,
             assert b'"code":507' in await worker.stdout.readline()
         worker.stdin.close()
         assert await worker.wait() == 0
+
+
+async def test_a_worker_that_is_given_up_while_it_starts_is_ended(make_run, make_job, row, monkeypatch):
+    started = []
+
+    def noting(*arguments, **options):
+        started.append(Popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(converter_module, "Popen", noting)
+    converter = Converter()
+    converting = asyncio.create_task(converter.convert(make_job(make_run([row(b"a")]))))
+    while not started:
+        await asyncio.sleep(0)
+    converting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await converting
+    await converter.close()
+    (process,) = started
+    assert process.poll() == -signal.SIGKILL
+    assert process.stdin.closed
