@@ -198,7 +198,7 @@ class _Avro(_Checked):
         try:
             for text in references.values():
                 fastavro.parse_schema(json.loads(text), named)
-            self._parsed = _with_names(fastavro.parse_schema(json.loads(definition), named), named)
+            self._parsed = _final(fastavro.parse_schema(json.loads(definition), named), named)
             type_defaults(fastavro, named)
         except Exception as error:  # the library raises whatever its inner loop meets
             raise Rejected(
@@ -245,13 +245,17 @@ class _Avro(_Checked):
         return self._avro.schemaless_reader(data, writer, reader)
 
 
-def _with_names(parsed: Any, named: dict[str, Any]) -> Any:
-    """Declarations instead of the names of references, which only declarations keep the meaning of."""
+def _final(parsed: Any, named: dict[str, Any]) -> Any:
+    """The same, marked for the library as parsed: it would do so again, and then refuse defaults that are values.
+
+    Names of references become declarations, which only these keep the meaning of.
+    """
     if isinstance(parsed, list):
-        return [_with_names(each, named) for each in parsed]
-    if isinstance(parsed, str) and parsed in named:
-        return {**named[parsed], "__fastavro_parsed": True, "__named_schemas": named}
-    return parsed
+        return [_final(each, named) for each in parsed]
+    declared = named.get(parsed) if isinstance(parsed, str) else parsed
+    if declared is None:
+        return parsed
+    return {**declared, "__fastavro_parsed": True, "__named_schemas": named}
 
 
 def _told(problems: "list[Incompatibility]") -> str:

@@ -60,6 +60,23 @@ def test_defaults_inside_references_are_values_too() -> None:
     assert new.reading(old)(old.encode({"inner": {"n": 5}})) == {"inner": {"raw": b"\xff", "n": 5}}
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (INNER, {"n": 1}),
+        ({"type": "array", "items": INNER}, [{"n": 1}]),
+        ({"type": "map", "values": INNER}, {"k": {"n": 1}}),
+        (["null", {"type": "array", "items": INNER}], [{"n": 1}]),
+        (["null", INNER], {"n": 1}),
+    ],
+)
+def test_records_with_defaults_may_stand_anywhere(schema: Any, value: Any) -> None:
+    old, new = (codec_of("avro", json.dumps(schema).encode(), 1, version) for version in (1, 2))
+    payload = old.encode(value)
+    assert "'raw': b'\\xff'" in str(old.decode(payload))
+    assert new.reading(old)(payload) == old.decode(payload)
+
+
 def test_a_change_of_meaning_is_refused_although_it_would_decode() -> None:
     micros = {"type": "long", "logicalType": "timestamp-micros"}
     old, new = avro(1, {"at": MILLIS}), avro(2, {"at": micros})
