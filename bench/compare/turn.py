@@ -20,7 +20,8 @@ SLICES_TO_WARM_UP_MAX = 4
 SLICE_MESSAGES_MIN = 2_000
 MESSAGES_PER_TOPIC_MIN = 20
 """Fewer, and what is measured is the opening of topics."""
-SLICE_MESSAGES_MAX = 4_000_000
+SLICE_BYTES_MAX = 4 << 30
+"""So that a disk of ordinary size holds what a whole run writes; enough for several seconds of whoever is quickest."""
 PACED_MESSAGES_MIN = 500
 PACED_SECONDS_MIN = 4.0
 """A tool on a virtual machine needs seconds, not messages, to get warm; a rate does not make it hurry."""
@@ -127,7 +128,7 @@ class Turn:
 
     def _sized(self, case: str, action: Action, load: Load, like: str) -> None:
         rate = self._warm_rate(self._key(like), action, load)
-        count = max(_bounded(rate * self.effort.seconds), load.topics * MESSAGES_PER_TOPIC_MIN)
+        count = max(_bounded(rate * self.effort.seconds, load), load.topics * MESSAGES_PER_TOPIC_MIN)
         outcome = self._measure(case, action, replace(load, count=count))
         if like == case:
             self._findings.rates[self._key(case)] = outcome.rate / load.consumers
@@ -136,11 +137,11 @@ class Turn:
         """The rate to size a slice by; finding it warms up the server, and the page cache under the tool."""
         known = self._findings.rates.get(key)
         if known is not None:
-            action(replace(load, count=_bounded(known * self.effort.seconds / 4), rate=0))
+            action(replace(load, count=_bounded(known * self.effort.seconds / 4, load), rate=0))
             return known
         rate = self._pilot(action, load)
         for _ in range(SLICES_TO_WARM_UP_MAX):
-            before, count = rate, _bounded(rate * self.effort.seconds / 2)
+            before, count = rate, _bounded(rate * self.effort.seconds / 2, load)
             rate = count / action(replace(load, count=count, rate=0)).seconds
             if rate <= before * WARM_RATE_GAIN_MAX:
                 break
@@ -148,11 +149,12 @@ class Turn:
 
     def _pilot(self, action: Action, load: Load) -> float:
         count = self.contestant.pilot_messages
+        count_max = SLICE_BYTES_MAX // load.size
         while True:
             outcome = action(replace(load, count=count, rate=0))
-            if outcome.seconds >= PILOT_SECONDS_MIN or count >= SLICE_MESSAGES_MAX:
+            if outcome.seconds >= PILOT_SECONDS_MIN or count >= count_max:
                 return count / outcome.seconds
-            count = min(count * PILOT_GROWTH, SLICE_MESSAGES_MAX)
+            count = min(count * PILOT_GROWTH, count_max)
 
     def _paced(self, case: str, load: Load, rate: int) -> None:
         count = max(PACED_MESSAGES_MIN, round(rate * max(self.effort.seconds, PACED_SECONDS_MIN)))
@@ -183,5 +185,5 @@ class Turn:
         return self._workload, case, self.contestant.name
 
 
-def _bounded(messages: float) -> int:
-    return min(max(round(messages), SLICE_MESSAGES_MIN), SLICE_MESSAGES_MAX)
+def _bounded(messages: float, load: Load) -> int:
+    return min(max(round(messages), SLICE_MESSAGES_MIN), SLICE_BYTES_MAX // load.size)

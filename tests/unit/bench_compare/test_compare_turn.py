@@ -11,7 +11,7 @@ from bench.compare.contestants.contestant import Contestant, Durability, Load, N
 from bench.compare.outputs import Outcome
 from bench.compare.samples import Absence, of
 from bench.compare.serving import ServerProcess
-from bench.compare.turn import SLICE_MESSAGES_MAX, SLICE_MESSAGES_MIN, Effort, Findings, Turn
+from bench.compare.turn import SLICE_BYTES_MAX, SLICE_MESSAGES_MIN, Effort, Findings, Turn
 from bench.load import LoadError
 
 EFFORT = Effort(
@@ -106,7 +106,7 @@ def test_one_case_can_have_as_many_messages_as_another() -> None:
 
 
 def test_slices_are_bounded() -> None:
-    for rate, count in ((1.0, SLICE_MESSAGES_MIN), (1e9, SLICE_MESSAGES_MAX)):
+    for rate, count in ((1.0, SLICE_MESSAGES_MIN), (1e9, SLICE_BYTES_MAX // LOAD.size)):
         service = SteadyService(rate)
         _turn(service).slice("case", service.publish, LOAD)
         assert service.loads[-1].count == count
