@@ -64,8 +64,8 @@ SCENARIOS = (
     Scenario("batches 1000 × 1 KiB", 1024, 1000, 100_000, 4 << 20),
     Scenario("gRPC rows 128 B, merged", 128, 1, 100_000, 4 << 20, 2500),
     Scenario("gRPC rows 1 KiB, merged", 1024, 1, 100_000, 4 << 20, 2500),
-    Scenario("gRPC rows 128 B", 128, 1, 1000, 1 << 20),
-    Scenario("gRPC rows 1 KiB", 1024, 1, 1000, 1 << 20),
+    Scenario("gRPC rows 128 B", 128, 1, 4000, 1 << 20),
+    Scenario("gRPC rows 1 KiB", 1024, 1, 4000, 1 << 20),
 )
 
 

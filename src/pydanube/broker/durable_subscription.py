@@ -30,8 +30,9 @@ from pydanube.protocol.native.timing import timing
 log = structlog.get_logger("pydanube.broker")
 
 READ_AHEAD_BYTES_MAX = 1024 * 1024
-READ_AHEAD_MESSAGES_MAX = 1_000
-"""What is read at once for consumers that take rows; those that take batches get more at once."""
+READ_AHEAD_MESSAGES_MAX = 4_000
+"""What is read at once for consumers that take rows: many small ones, as a read has a cost of its own. Those that take
+batches get more at once."""
 BATCHES_AHEAD_BYTES_MAX = 4 * 1024 * 1024
 BATCHES_AHEAD_MESSAGES_MAX = 100_000
 READ_RETRY_MS = 5_000

@@ -8,6 +8,7 @@ at a time: no loop here is one over messages.
 """
 
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -203,7 +204,7 @@ class RowGroup:
 
     def _made(self, start: int, bodies: list[bytes]) -> list[Row]:
         end = start + len(bodies)
-        is_timed = [False] * len(bodies) if self._is_timed is None else self._is_timed[start:end].tolist()
+        is_timed = repeat(False) if self._is_timed is None else self._is_timed[start:end].tolist()
         offset = self.first_offset + start
         times = self._append_ms[start:end].tolist()
         return list(zip(range(offset, offset + len(bodies)), bodies, times, is_timed, strict=False))
