@@ -38,12 +38,11 @@ from pydanube.protocol.native import frames
 from pydanube.protocol.native.checking import check_batch
 from pydanube.protocol.native.frames import FrameReader, publish_header
 from pydanube.server.process import tune_process
+from pydanube.wire.native_server import RECEIVE_BUFFER_BYTES
 
 RING_BYTES: Final = 48 << 20
 GROUP_BATCHES: Final = 4
 """Batches that one commit of the journal takes along."""
-READ_BYTES: Final = 256 * 1024
-"""What the event loop reads at a time."""
 BUFFERS_PER_SEND_MAX: Final = 1024
 TOPIC: Final = TopicName.parse("/default/bench")
 
@@ -130,7 +129,7 @@ def client_steps(work: Publishing, taker: socket.socket) -> dict[str, Step]:
 
 
 def broker_steps(work: Publishing, giver: socket.socket, folder: Path) -> dict[str, Step]:
-    reader = FrameReader(frames.FRAME_BYTES_MAX)
+    reader = FrameReader(frames.FRAME_BYTES_MAX, buffer=memoryview(bytearray(RECEIVE_BUFFER_BYTES)))
     disk = LocalDisk()
     size = RING_BYTES + (RING_BYTES >> 2)
     journal = disk.create(folder / "journal")
@@ -143,7 +142,7 @@ def broker_steps(work: Publishing, giver: socket.socket, folder: Path) -> dict[s
     taken: list[bytes] = [b""] * len(work.lists)
 
     def received() -> int:
-        whole = reader.receive(giver.recv(READ_BYTES))
+        whole = reader.received(giver.recv_into(reader.room()))
         for frame in whole:
             taken[work.turn()] = frame.body
         return work.batch * len(whole)

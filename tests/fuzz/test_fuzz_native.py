@@ -211,14 +211,20 @@ def some_stream(dice: random.Random) -> bytes:
 
 def mutate_a_stream(dice: random.Random) -> bool:
     stream = mutated(dice, some_stream(dice), dice.choice([0, 0, 1, 3]))
-    reader = FrameReader(BODY_MAX, preface=PREFACE)
+    reader = FrameReader(BODY_MAX, preface=PREFACE, buffer=memoryview(bytearray(dice.choice([1, 300, 4096]))))
     code: ErrorCode | None = None
     whole = 0
     at = 0
     while at < len(stream):
         size = dice.choice([1, 7, 100, 5000])
         try:
-            got = reader.receive(stream[at : at + size])
+            if dice.random() < 0.5:
+                got = reader.receive(stream[at : at + size])
+            else:
+                room = reader.room()
+                size = min(size, len(room), len(stream) - at)
+                room[:size] = stream[at : at + size]
+                got = reader.received(size)
         except Rejected as refusal:
             code = refusal.code
             break

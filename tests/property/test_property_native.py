@@ -64,6 +64,42 @@ def test_any_chunking_gives_the_same_frames(
     assert [(f.kind, f.channel, f.request, f.sequence, f.body) for f in got] == sequence
 
 
+LARGE = frames.LARGE_REST_BYTES
+BODY_SIZES = st.sampled_from([1, 2, 100, LARGE - 1, LARGE, LARGE + 1, 3 * LARGE, 200_000])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([frames.PUBLISH, frames.PING]), BODY_SIZES), max_size=6),
+    st.sampled_from([1, 16, 5_000, 256 * 1024]),
+    st.data(),
+)
+def test_bodies_received_where_they_stay_are_the_same(
+    plan: list[tuple[int, int]], buffer_bytes: int, data: st.DataObject
+) -> None:
+    sent = [(kind, number, bytes([number + 1]) * size) for number, (kind, size) in enumerate(plan)]
+    stream = memoryview(
+        b"".join(
+            publish_header(1, 2, number, len(body)) + body
+            if kind == frames.PUBLISH
+            else encode_frame(kind, 1, 2, body)
+            for kind, number, body in sent
+        )
+    )
+    reader = FrameReader(frames.FRAME_BYTES_MAX, buffer=memoryview(bytearray(buffer_bytes)))
+    got: list[frames.Frame] = []
+    pieces = st.sampled_from([1, 7, 1_000, 60_000, 1 << 20] if len(stream) < 100_000 else [60_000, 1 << 20])
+    while stream:
+        room = reader.room()
+        count = min(len(room), len(stream), max(data.draw(pieces), len(stream) // 100))
+        assert count > 0
+        room[:count], stream = stream[:count], stream[count:]
+        got += reader.received(count)
+    assert [(f.kind, f.sequence, f.body) for f in got] == [
+        (kind, number if kind == frames.PUBLISH else 0, body) for kind, number, body in sent
+    ]
+    assert reader.held_bytes == 0
+
+
 @given(st.lists(st.builds(Item, U64, I63, U32, U32, U32, st.binary(max_size=40))))
 def test_items_come_back(items: list[Item]) -> None:
     body = b"".join([encode_item_header(*item[:5], len(item.body)) + item.body for item in items])

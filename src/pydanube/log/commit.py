@@ -39,6 +39,9 @@ Done = Callable[[DanubeError | None], None]
 RESERVE_BYTES = 16 * BLOCK_BYTES
 """Room at the end of a file for what must work on a full disk: giving up history, and closing."""
 
+HANDED_OVER_BYTES = 1 << 20
+"""So much is worth a write of its own: it does not wait for the end of the tick, in which one client may send much more."""
+
 _SLACK_BYTES = 2 * BLOCK_BYTES
 """A marker and the padding that may come with the next hand-over."""
 
@@ -194,7 +197,9 @@ class CommitQueue:
             pending.sync = True
         elif sync is FsyncPolicy.INTERVAL:
             pending.sync_soon = True
-        if not self._hand_over_scheduled:
+        if pending.bytes >= HANDED_OVER_BYTES:
+            self._hand_over_in_turn()
+        elif not self._hand_over_scheduled:
             self._hand_over_scheduled = True
             self.loop.call_soon(self._hand_over_in_turn)
 

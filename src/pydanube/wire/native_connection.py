@@ -57,7 +57,9 @@ class NativeConnection(ServedConnection):
         self.server: Final = server
         self.broker: Final = server.broker
         self._on_lost = on_lost
-        self._frames: Final = FrameReader(frames.HELLO_BYTES_MAX, preface=frames.PREFACE)
+        self._frames: Final = FrameReader(
+            frames.HELLO_BYTES_MAX, preface=frames.PREFACE, buffer=server.receive_buffer
+        )
         self._transport: asyncio.Transport | None = None
         self.channels: dict[int, Channel] = {}
         self._requests: dict[int, asyncio.Task[None]] = {}
@@ -235,13 +237,24 @@ class NativeConnection(ServedConnection):
         transport.set_write_buffer_limits(high=self.server.limits.write_buffer_bytes)
         self.server.connections.opened(self)
 
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return self._frames.room()
+
+    def buffer_updated(self, size: int) -> None:
+        self._take(None, size)
+
     def data_received(self, data: bytes) -> None:
+        """Take the first bytes, which told what the connection speaks; the event loop calls the two above."""
+        self._take(data, 0)
+
+    def _take(self, data: bytes | None, size: int) -> None:
+        """Handle these bytes, or as many as the event loop put where it was told to."""
         if self._closing_since:
             return
         self._heard = self.loop.time()
         self._reading = True
         try:
-            for frame in self._frames.receive(data):
+            for frame in self._frames.received(size) if data is None else self._frames.receive(data):
                 self._handle(frame)
         except DanubeError as error:
             self.give_up(error)

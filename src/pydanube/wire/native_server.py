@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pydanube.wire.native_gate import NativeGate
 
 
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+
+
 class NativeServer:
     """One per broker; each accepted connection is a `NativeConnection` of it."""
 
@@ -39,6 +42,8 @@ class NativeServer:
         self.write_pass: Final = write_pass
         self.limits: Final = limits or NativeLimits()
         self.connections: Final = ConnectionRegister()
+        self.receive_buffer: Final = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        """Of all connections: between receiving into it and taking out what came, the event loop does nothing else."""
         # Counters, read by the metrics page
         self.publish_calls: Final = CallCounts()
         self.request_calls: Final = CallCounts()

@@ -14,7 +14,13 @@ from pydanube.protocol.native.bodies import (
     encode_item_header,
     encode_ranges,
 )
-from pydanube.protocol.native.frames import PREFACE, FrameReader, encode_frame, frame_header
+from pydanube.protocol.native.frames import (
+    PREFACE,
+    FrameReader,
+    encode_frame,
+    frame_header,
+    publish_header,
+)
 
 
 def assert_violation(reader: FrameReader, data: bytes) -> None:
@@ -60,6 +66,44 @@ def test_the_limit_may_be_raised_between_frames() -> None:
 
 def test_a_publish_without_a_message_is_refused() -> None:
     assert_violation(FrameReader(100), encode_frame(frames.PUBLISH, 1, 1, bytes(8)))
+
+
+def receive_into_room(reader: FrameReader, data: bytes) -> list[frames.Frame]:
+    got: list[frames.Frame] = []
+    while data:
+        room = reader.room()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        got += reader.received(count)
+        data = data[count:]
+    return got
+
+
+def test_the_rest_of_a_large_body_is_received_by_itself_and_nothing_behind_it() -> None:
+    buffer = memoryview(bytearray(256 * 1024))
+    reader = FrameReader(frames.FRAME_BYTES_MAX, buffer=buffer)
+    assert len(reader.room()) == len(buffer)
+    assert receive_into_room(reader, publish_header(1, 1, 1, 1_000_000) + b"begin") == []
+    assert len(reader.room()) == 1_000_000 - 5
+    assert [frame.body[:5] for frame in receive_into_room(reader, bytes(1_000_000 - 5))] == [b"begin"]
+
+
+def test_behind_a_large_frame_little_more_than_a_header_is_read() -> None:
+    reader = FrameReader(frames.FRAME_BYTES_MAX, buffer=memoryview(bytearray(256 * 1024)))
+    receive_into_room(reader, publish_header(1, 1, 1, 1_000_000) + bytes(1_000_000))
+    assert len(reader.room()) == frames.LOOK_AHEAD_BYTES
+    receive_into_room(reader, encode_frame(frames.PING))
+    assert len(reader.room()) == 256 * 1024
+
+
+def test_readers_may_share_a_buffer() -> None:
+    buffer = memoryview(bytearray(64))
+    one, other = (FrameReader(frames.FRAME_BYTES_MAX, buffer=buffer) for _ in range(2))
+    first, second = encode_frame(frames.PING, 0, 1, b"a" * 40), encode_frame(frames.PING, 0, 2, b"b" * 40)
+    got = []
+    for at in range(0, len(first), 10):
+        got += receive_into_room(one, first[at : at + 10]) + receive_into_room(other, second[at : at + 10])
+    assert [frame.body for frame in got] == [b"a" * 40, b"b" * 40]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import struct
 from typing import Final
 
 from pydanube.kernel.errors import ErrorCode, Rejected
+from pydanube.kernel.unfilled import SIZE_MIN, unfilled_bytes
 
 PREFACE: Final = b"DANUBE\r\n"
 """The first bytes of every connection: no other protocol of the port begins so."""
@@ -15,8 +16,10 @@ SEQUENCE_BYTES: Final = 8
 FRAME_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024
 """Largest body of a frame."""
 PING_BYTES_MAX: Final = 64
-SMALL_PART_BYTES: Final = 4096
-"""Parts of a body smaller than this are collected, larger ones are kept as they came."""
+LARGE_REST_BYTES: Final = 16 * 1024
+"""From here on the rest of a body is received by itself: a system call more costs less than a copy."""
+LOOK_AHEAD_BYTES: Final = 1024
+"""Read where a large frame is expected: enough for its header."""
 HELLO_BYTES_MAX: Final = 64 * 1024
 """Largest frame of a peer that has not been welcomed yet."""
 
@@ -84,24 +87,56 @@ def encode_frame(kind: int, channel: int = 0, request: int = 0, body: bytes = b"
 
 
 class FrameReader:
-    """Cuts frames out of received bytes, copying a body once.
+    """Cuts frames out of received bytes.
+
+    Who can choose where to receive asks for `room` and says what came by `received`: then the body of a large frame comes to
+    lie where it stays, and a small one is copied once. Who is given bytes hands them to `receive`.
 
     Holds at most one unfinished frame. `body_bytes_max` may be raised once the peer is known; a frame that claims
     more is refused as soon as its header is read, before its body is held.
     """
 
-    def __init__(self, body_bytes_max: int, *, preface: bytes = b"") -> None:
+    def __init__(
+        self, body_bytes_max: int, *, preface: bytes = b"", buffer: memoryview | None = None
+    ) -> None:
         self.body_bytes_max = body_bytes_max
         self._preface = preface
+        self._buffer: Final = memoryview(bytearray(HEADER_BYTES)) if buffer is None else buffer
+        """For what is not the body of a large frame. Nothing is left in it, so readers may share one."""
         self._held = b""
         """Bytes that are not yet a header."""
-        self._parts: list[memoryview | bytearray] = []
-        """What has come of the body of an unfinished frame."""
-        self._missing = 0
-        """Bytes of it that have not."""
+        self._body = b""
+        """Of the unfinished frame; where nothing has come yet, its content is arbitrary."""
+        self._rest = self._buffer[:0]
+        """The part of it that has not come; empty if there is no unfinished frame."""
         self._kind = 0
         self._channel = 0
         self._request = 0
+        self._sequence = 0
+        self._expects_large = False
+
+    def room(self) -> memoryview:
+        """Where to put what comes next; never empty, and to be used before anything else is asked of the reader."""
+        if len(self._rest) >= LARGE_REST_BYTES:
+            return self._rest
+        # Behind a large frame there mostly is another one: what is read of its body now would have to be copied.
+        return self._buffer[:LOOK_AHEAD_BYTES] if self._expects_large else self._buffer
+
+    def received(self, size: int) -> list[Frame]:
+        """So many bytes were put into the `room`; the frames they complete, in order.
+
+        Raises:
+            Rejected: the peer violates the protocol; nothing more can be read from it.
+        """
+        rest = self._rest
+        if len(rest) < LARGE_REST_BYTES:
+            self._expects_large = False
+            return self.receive(bytes(self._buffer[:size]))
+        self._rest = rest[size:]
+        if len(self._rest):
+            return []
+        self._expects_large = True
+        return [self._finished()]
 
     def receive(self, data: bytes) -> list[Frame]:
         """The frames completed by these bytes, in order.
@@ -111,12 +146,13 @@ class FrameReader:
         """
         frames: list[Frame] = []
         position = 0
-        if self._missing:
-            if len(data) < self._missing:
-                self._keep(data)
+        missing = len(self._rest)
+        if missing:
+            if len(data) < missing:
+                self._fill(data, 0)
                 return frames
-            position = self._missing
-            self._parts.append(memoryview(data)[:position])
+            position = missing
+            self._rest[:] = memoryview(data)[:position]
             frames.append(self._finished())
         elif self._held:
             data = self._held + data
@@ -138,21 +174,25 @@ class FrameReader:
                 raise _violation(
                     f"a frame of {length} bytes exceeds the {self.body_bytes_max} bytes allowed here"
                 )
-            if kind == PUBLISH and length <= SEQUENCE_BYTES:
-                raise _violation(f"a PUBLISH of {length} bytes holds no message")
             body_at = position + HEADER_BYTES
-            position = body_at + length
-            if position > end:
-                self._kind, self._channel, self._request = kind, channel, request
-                self._parts.append(memoryview(data)[body_at:])
-                self._missing = position - end
-                return frames
+            body_end = body_at + length
+            sequence = 0
             if kind == PUBLISH:
+                if length <= SEQUENCE_BYTES:
+                    raise _violation(f"a PUBLISH of {length} bytes holds no message")
+                if end - body_at < SEQUENCE_BYTES:
+                    break
                 sequence = _unpack_sequence(data, body_at)[0]
-                body = data[body_at + SEQUENCE_BYTES : position]
-                frames.append(Frame(kind, channel, request, body, sequence))
-            else:
-                frames.append(Frame(kind, channel, request, data[body_at:position]))
+                body_at += SEQUENCE_BYTES
+            if body_end > end:
+                if body_end - body_at < SIZE_MIN:
+                    break
+                self._kind, self._channel, self._request, self._sequence = kind, channel, request, sequence
+                self._body, self._rest = unfilled_bytes(body_end - body_at)
+                self._fill(data, body_at)
+                return frames
+            frames.append(Frame(kind, channel, request, data[body_at:body_end], sequence))
+            position = body_end
         if position < end:
             self._held = data[position:]
         return frames
@@ -160,33 +200,20 @@ class FrameReader:
     @property
     def held_bytes(self) -> int:
         """Bytes of the unfinished frame."""
-        return len(self._held) + sum(map(len, self._parts))
+        return len(self._held) + len(self._body) - len(self._rest)
 
-    def _keep(self, data: bytes) -> None:
-        """Put more of an unfinished body aside."""
-        self._missing -= len(data)
-        if len(data) >= SMALL_PART_BYTES:
-            self._parts.append(memoryview(data))
-            return
-        # An object for each of many small parts would cost far more than the parts.
-        last = self._parts[-1]
-        if not isinstance(last, bytearray):
-            last = bytearray()
-            self._parts.append(last)
-        last += data
+    def _fill(self, data: bytes, position: int) -> None:
+        """Put more of the unfinished body in its place; less than is missing."""
+        count = len(data) - position
+        self._rest[:count] = memoryview(data)[position:]
+        self._rest = self._rest[count:]
 
     def _finished(self) -> Frame:
-        """The frame whose last part has come."""
-        parts = self._parts
-        self._parts = []
-        self._missing = 0
-        sequence = 0
-        if self._kind == PUBLISH:
-            if len(parts[0]) < SEQUENCE_BYTES:
-                parts = [memoryview(b"".join(parts))]
-            sequence = _unpack_sequence(parts[0])[0]
-            parts[0] = memoryview(parts[0])[SEQUENCE_BYTES:]
-        return Frame(self._kind, self._channel, self._request, b"".join(parts), sequence)
+        """The frame whose last bytes have come."""
+        frame = Frame(self._kind, self._channel, self._request, self._body, self._sequence)
+        self._body = b""
+        self._rest = self._buffer[:0]
+        return frame
 
 
 def _violation(text: str) -> Rejected:
