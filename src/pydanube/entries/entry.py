@@ -56,10 +56,12 @@ _MAGIC = 0x4544
 _FIELDS = struct.Struct("<HBBIIIQQQQqI")
 _HEADER = struct.Struct("<HBBIIIQQQQqII")
 _APPEND_TIME = struct.Struct("<48xq8x")
+_PLACING = struct.Struct("<3xB4xI4xQQ")
 _CRC = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _I64 = struct.Struct("<q")
 _U64_MAX = (1 << 64) - 1
+_BASE_OFFSET_AT = 24
 _APPEND_TIME_AT = 48
 _SENT_ENTRY = struct.Struct("<QQQ")
 
@@ -130,6 +132,17 @@ def decode_header(data: bytes, position: int = 0) -> EntryHeader:
     return EntryHeader._make(_HEADER.unpack_from(data, position))
 
 
+def decode_placing(head: bytes) -> tuple[int, int, int, int]:
+    """Kind, body length, topic id and base offset: where an entry belongs, without an object for the whole header."""
+    kind, length, topic_id, base_offset = _PLACING.unpack_from(head)
+    return kind, length, topic_id, base_offset
+
+
+def decode_base_offset(head: bytes) -> int:
+    """The base offset in the header of an entry with messages."""
+    return int(read_i64_le(head, _BASE_OFFSET_AT))
+
+
 def decode_append_time(head: bytes) -> int:
     """The append time in these header bytes."""
     return int(read_i64_le(head, _APPEND_TIME_AT))
@@ -144,7 +157,7 @@ def offset_from_time(heads: Sequence[bytes], append_ms: int) -> int:
     """The base offset of the first of these headers with that time or a later one; there is one."""
     for head in heads:
         if _I64.unpack_from(head, _APPEND_TIME_AT)[0] >= append_ms:
-            return decode_header(head).base_offset
+            return decode_base_offset(head)
     raise AssertionError(f"no entry from {append_ms} ms on")
 
 

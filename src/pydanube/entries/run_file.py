@@ -22,7 +22,13 @@ from crc32c import crc32c
 
 from pydanube.entries.disk import join_small
 from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
-from pydanube.entries.entry import KNOWN_CRC_BYTES, crc_behind_body, decode_append_times, decode_header
+from pydanube.entries.entry import (
+    KNOWN_CRC_BYTES,
+    crc_behind_body,
+    decode_append_times,
+    decode_base_offset,
+    decode_header,
+)
 
 HEADER_BYTES = 64
 FOOTER_BYTES = 24
@@ -151,7 +157,7 @@ def _encode_index(heads: Sequence[bytes], positions: list[int]) -> bytes:
     index = bytearray()
     number = 0
     while number < len(heads):
-        index += _INDEX_ENTRY.pack(decode_header(heads[number]).base_offset, positions[number])
+        index += _INDEX_ENTRY.pack(decode_base_offset(heads[number]), positions[number])
         number = bisect_left(positions, positions[number] + INDEX_EVERY_BYTES, number + 1)
     return bytes(index)
 

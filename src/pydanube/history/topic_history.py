@@ -9,7 +9,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from pydanube.entries.entry import decode_header
+from pydanube.entries.entry import decode_base_offset
 from pydanube.entries.run_file import RunDescriptor, belongs_to, encode_run
 from pydanube.history.places import Places
 from pydanube.history.run_reader import Row, RunReader
@@ -90,7 +90,7 @@ class TopicHistory:
 
     def has_staged(self, heads: Sequence[bytes]) -> bool:
         """Whether the entries with these headers are in a run already; if not, they are what comes next."""
-        start_offset = decode_header(heads[0]).base_offset
+        start_offset = decode_base_offset(heads[0])
         end = self.runs[-1].next_offset if self.runs else self.sealed_end
         assert start_offset <= end, "a gap between runs"
         return start_offset < end

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pydanube.entries.disk import Disk
-from pydanube.entries.entry import CARRIES_MESSAGES, decode_header
+from pydanube.entries.entry import CARRIES_MESSAGES, decode_placing
 from pydanube.entries.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
 from pydanube.log.group import HEADER_BYTES, bytes_on_disk, decode_group_header
 
@@ -62,10 +62,10 @@ def _note_entries(places: Places, entry_at: int, buffers: Sequence[bytes]) -> No
     missing = 0
     for buffer in filter(None, buffers):  # the body of an empty message is none
         if not missing:
-            entry = decode_header(buffer)
-            missing = ENTRY_HEADER_BYTES + entry.length
-            if entry.kind in CARRIES_MESSAGES:
-                places.setdefault(entry.topic_id, {})[entry.base_offset] = entry_at
+            kind, length, topic_id, base_offset = decode_placing(buffer)
+            missing = ENTRY_HEADER_BYTES + length
+            if kind in CARRIES_MESSAGES:
+                places.setdefault(topic_id, {})[base_offset] = entry_at
             entry_at += missing
         missing -= len(buffer)
 
@@ -84,10 +84,11 @@ def entry_places(disk: Disk, path: Path, *, journal_id: int, file_sequence: int)
             entry_at = position + HEADER_BYTES
             end = entry_at + group.length
             while entry_at < end:
-                entry = decode_header(disk.read_at(fd, entry_at, ENTRY_HEADER_BYTES))
-                if entry.kind in CARRIES_MESSAGES:
-                    places.setdefault(entry.topic_id, {})[entry.base_offset] = entry_at
-                entry_at += ENTRY_HEADER_BYTES + entry.length
+                head = disk.read_at(fd, entry_at, ENTRY_HEADER_BYTES)
+                kind, length, topic_id, base_offset = decode_placing(head)
+                if kind in CARRIES_MESSAGES:
+                    places.setdefault(topic_id, {})[base_offset] = entry_at
+                entry_at += ENTRY_HEADER_BYTES + length
             position += bytes_on_disk(group.length)
     finally:
         disk.close(fd)
