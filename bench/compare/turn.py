@@ -20,8 +20,9 @@ SLICES_TO_WARM_UP_MAX = 4
 SLICE_MESSAGES_MIN = 2_000
 MESSAGES_PER_TOPIC_MIN = 20
 """Fewer, and what is measured is the opening of topics."""
-SLICE_BYTES_MAX = 4 << 30
-"""So that a disk of ordinary size holds what a whole run writes; enough for several seconds of whoever is quickest."""
+SLICE_BYTES_MAX = 2 << 30
+"""So that a disk of ordinary size holds what a whole run writes, and our broker, which makes segments of it afterwards, never has more
+waiting than it takes by default; a second or more of whoever is quickest."""
 PACED_MESSAGES_MIN = 500
 PACED_SECONDS_MIN = 4.0
 """A tool on a virtual machine needs seconds, not messages, to get warm; a rate does not make it hurry."""
