@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from pydanube.entries.freeing import FREED_AT_ONCE_BYTES, FREEING
+
 Buffer = bytes | bytearray | memoryview
 
 BUFFERS_PER_WRITE_MAX = 1024
@@ -20,11 +22,6 @@ BUFFERS_PER_WRITE_MAX = 1024
 
 JOINED_BYTES_MAX = 32 * 1024
 """Buffers up to this size are joined before a write; larger ones are not worth a copy."""
-
-FREED_AT_ONCE_BYTES = 2 << 20
-FREEING_PAUSE_SECONDS = 0.005
-"""A large file is given back in such steps. Freed in one go, 64 MB kept every sync of the journal waiting for 10 to 15 ms
-where the file system tells its device what is free (mount option `discard`); in these steps no sync was held up."""
 
 ZEROING_PAUSE_SECONDS = 0.002
 """Between two pieces of a file that is written with zeros: no sync of the journal waits for more than one of them."""
@@ -117,7 +114,7 @@ class Disk(Protocol):
         ...
 
     def unlink(self, path: Path) -> None:
-        """Remove the file; do nothing if it is not there."""
+        """Remove the file; do nothing if it is not there. The space of a large one comes back soon after."""
         ...
 
     def remove_directory(self, directory: Path) -> None:
@@ -243,9 +240,15 @@ class LocalDisk:
             return
         try:
             path.unlink(missing_ok=True)
-            _free(fd)
-        finally:
+            facts = os.fstat(fd)
+        except OSError:
             os.close(fd)
+            raise
+        # Known by another name, or too small to matter.
+        if facts.st_nlink or facts.st_size <= FREED_AT_ONCE_BYTES:
+            os.close(fd)
+        else:
+            FREEING.free(fd)
 
     def remove_directory(self, directory: Path) -> None:
         try:
@@ -253,17 +256,6 @@ class LocalDisk:
         except OSError:
             if directory.is_dir() and not os.listdir(directory):
                 raise
-
-
-def _free(fd: int) -> None:
-    """Give back most of a file that has no name any more; closing it gives back the rest."""
-    facts = os.fstat(fd)
-    if facts.st_nlink:
-        return  # known by another name
-    with suppress(OSError):
-        for size in range(facts.st_size - FREED_AT_ONCE_BYTES, 0, -FREED_AT_ONCE_BYTES):
-            os.ftruncate(fd, size)
-            time.sleep(FREEING_PAUSE_SECONDS)
 
 
 def write_all(disk: Disk, fd: int, buffers: Sequence[Buffer], position: int, *, sync: bool) -> int:

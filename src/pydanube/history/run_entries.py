@@ -31,7 +31,7 @@ from pydanube.history.convert_job import RunSource
 from pydanube.history.field_scan import SPARE_BYTES, IntArray, ScannedBytes
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 
-CHECK_BYTES: Final = 256 << 10
+CHECK_BYTES: Final = 64 << 10
 """Read at a time, and no further ahead: the megabytes a system reads ahead would lie before the journal's syncs in the
 disk's queue, which took those up to 20 ms."""
 

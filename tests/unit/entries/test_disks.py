@@ -3,10 +3,12 @@
 import errno
 import os
 from pathlib import Path
+from threading import Semaphore, Thread
 
 import pytest
 
-from pydanube.entries.disk import FREED_AT_ONCE_BYTES, LocalDisk, write_all
+from pydanube.entries.disk import LocalDisk, write_all
+from pydanube.entries.freeing import FREED_AT_ONCE_BYTES, FREEING, WAITING_MAX
 from pydanube.entries.memory_disk import MemoryDisk
 
 
@@ -182,9 +184,32 @@ def test_a_large_file_is_given_back_in_steps_under_no_name(tmp_path, monkeypatch
             assert not path.exists()
             sizes.append(os.fstat(watched.fileno()).st_size)
 
-        monkeypatch.setattr("pydanube.entries.disk.time.sleep", look)
+        monkeypatch.setattr("pydanube.entries.freeing.time.sleep", look)
         LocalDisk().unlink(path)
+        FREEING.wait()
     assert sizes == [count * FREED_AT_ONCE_BYTES for count in (4, 3, 2, 1)]
+
+
+def test_who_removes_a_large_file_does_not_wait_for_its_space_unless_too_many_do(tmp_path, monkeypatch):
+    slow = Semaphore(0)
+    monkeypatch.setattr("pydanube.entries.freeing.time.sleep", lambda _: slow.acquire())
+    # One is being freed, the others wait for it.
+    paths = [tmp_path / str(number) for number in range(WAITING_MAX + 2)]
+    for path in paths:
+        path.touch()
+        os.truncate(path, FREED_AT_ONCE_BYTES + 1)
+    for path in paths[:-1]:
+        LocalDisk().unlink(path)
+    one_more = Thread(target=LocalDisk().unlink, args=(paths[-1],))
+    one_more.start()
+    one_more.join(0.2)
+    assert not any(path.exists() for path in paths[:-1])
+    assert one_more.is_alive()
+    slow.release(len(paths))
+    one_more.join()
+    FREEING.wait()
+    open_files = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    assert not any(name.startswith(str(tmp_path)) for name in open_files)
 
 
 def test_a_file_with_another_name_stays_whole(tmp_path):
