@@ -112,6 +112,12 @@ def test_a_topic_that_is_filled_already_is_read_as_it_is(broker: str) -> None:
     assert (fields["messages"], fields["bytes"]) == (70, 350)
 
 
+def test_the_first_messages_of_a_longer_topic_can_be_read(broker: str) -> None:
+    bench_json("publish", "--broker", broker, "--topic", "/default/long", "--warmup", "0", "--count", "70")
+    fields = bench_json("consume", "--broker", broker, "--topic", "/default/long", "--count", "50")
+    assert fields["errors"] == 0
+
+
 def test_messages_that_never_come_are_lost(broker: str) -> None:
     publish = ("publish", "--broker", broker, "--topic", "/default/short", "--warmup", "0", "--count", "40")
     assert bench_json(*publish, "--partitions", "2")["messages"] == 40

@@ -59,7 +59,11 @@ class _Reading:
         self.group = group
         self.subscribers: list[Subscriber] = []
         # With several consumers nobody knows in which order their bytes belong together.
-        self.check = SequenceCheck(group.messages, checksum=checksum if plan.consumers == 1 else None)
+        self.check = SequenceCheck(
+            group.messages,
+            checksum=checksum if plan.consumers == 1 else None,
+            is_all=checksum is not None,
+        )
         self._complete = asyncio.Event()
         self._numbered = checksum is not None and plan.size >= STAMP_BYTES
 

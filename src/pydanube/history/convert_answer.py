@@ -1,6 +1,7 @@
 """What the converter's process does for a job."""
 
 import sys
+from concurrent.futures import Executor
 
 import msgspec
 import pyarrow as pa
@@ -14,17 +15,19 @@ pa.set_cpu_count(1)
 pa.set_io_thread_count(1)
 
 
-def answered(line: bytes) -> bytes:
-    """The answer to a job, both as lines."""
-    return msgspec.json.encode(_answer(line)) + b"\n"
+def answered(line: bytes, patient: Executor) -> bytes:
+    """The answer to a job, both as lines; what is not hurried is done by `patient`."""
+    return msgspec.json.encode(_answer(line, patient)) + b"\n"
 
 
-def _answer(line: bytes) -> ConvertAnswer:
+def _answer(line: bytes, patient: Executor) -> ConvertAnswer:
     try:
         job = msgspec.json.decode(line, type=ConvertJob | CheckJob)
         if isinstance(job, CheckJob):
-            return ConvertAnswer(checked=check_files(job))
-        return ConvertAnswer(converted=write_segment(job))
+            return ConvertAnswer(checked=patient.submit(check_files, job).result())
+        if job.is_hurried:
+            return ConvertAnswer(converted=write_segment(job))
+        return ConvertAnswer(converted=patient.submit(write_segment, job).result())
     except DanubeError as error:
         return _failure(type(error).__name__, error.code, error.text)
     except Exception as error:

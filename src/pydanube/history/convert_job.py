@@ -22,6 +22,8 @@ class ConvertJob(msgspec.Struct, frozen=True, kw_only=True, tag="convert"):
     created_ms: int
     row_group_bytes: int = 8 << 20
     """Payload bytes of a row group, about: what a reader far behind has in memory."""
+    is_hurried: bool = False
+    """Whether to take cores from publishers, who would have to be refused soon."""
 
 
 class CheckJob(msgspec.Struct, frozen=True, kw_only=True, tag="check"):

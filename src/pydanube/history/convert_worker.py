@@ -2,13 +2,15 @@
 
     python -m pydanube.history.convert_worker
 
-It gives way to the broker whenever both want a core or the disk, and ends as soon as its input does: then the broker
-has ended, or needs it no longer.
+It gives way to the broker whenever both want a core or the disk, unless a job is hurried. It ends as soon as its input
+does: then the broker has ended, or needs it no longer.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from queue import Queue
 from threading import Thread
@@ -19,30 +21,29 @@ NICENESS = 10
 
 
 def main() -> None:
-    os.nice(NICENESS)
-    # Here, so that half a second of loading is not done at the priority of the broker.
-    from pydanube.history.convert_answer import answered  # noqa: PLC0415
-
-    # Not before everything is loaded: on a busy machine that would take minutes at such a priority.
-    _give_way()
+    # Priorities are a thread's own, and nobody may raise his again: who is patient is another than who hurries.
+    patient = ThreadPoolExecutor(max_workers=1)
+    answered = patient.submit(_load).result()
     # The interrupt key reaches every process of a terminal, but when to end is the broker's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = _claim_output()
     lines: Queue[bytes] = Queue(maxsize=1)
     Thread(target=_read_lines, args=(lines,), daemon=True).start()
     while True:
-        answers.write(answered(lines.get()))
+        answers.write(answered(lines.get(), patient))
         answers.flush()
 
 
-def _give_way() -> None:
-    """Run only when nobody else wants the core.
+def _load() -> Callable[[bytes, Executor], bytes]:
+    """Load what jobs need, half a second of work, and from then on run only when nobody else wants the core."""
+    os.nice(NICENESS)
+    from pydanube.history.convert_answer import answered  # noqa: PLC0415
 
-    Nice alone is not enough: beside a busy process of niceness 10 a publisher's p99 was eight times what it was alone.
-    """
-    # Some containers forbid it; niceness is there then.
+    # Nice alone is not enough: beside a busy process of niceness 10 a publisher's p99 was eight times what it was alone.
+    # Not before everything is loaded: on a busy machine that would take minutes. Some containers forbid it.
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    return answered
 
 
 def _claim_output() -> BinaryIO:

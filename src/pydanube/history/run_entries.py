@@ -5,7 +5,8 @@ all the stretches between two of those are walked at the same time.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,8 +33,8 @@ from pydanube.history.field_scan import SPARE_BYTES, IntArray, ScannedBytes
 from pydanube.kernel.errors import Corrupt, ErrorCode, Unavailable
 
 CHECK_BYTES: Final = 64 << 10
-"""Read at a time, and no further ahead: the megabytes a system reads ahead would lie before the journal's syncs in the
-disk's queue, which took those up to 20 ms."""
+"""Read at a time, and no further ahead: what is being read lies before the journal's syncs in the disk's queue. Those took
+up to 20 ms beside the megabytes a system reads ahead, 2.8 ms (p99) beside pieces of 256 KiB, and 0.5 beside these."""
 
 _ENTRY_HEADER: Final = np.dtype(
     [
@@ -93,16 +94,11 @@ def read_entries(source: RunSource, *, bytes_wanted: int) -> Iterator[Entries]:
         Unavailable: the disk cannot read it.
     """
     try:
-        file = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-            run = _OpenRun(file, source.descriptor)
+        with _opened(source) as run:
             try:
                 yield from _read_open(run, bytes_wanted)
             except (DamagedRunError, DamagedEntryError) as error:
                 raise _corrupt(source, f"{error.why} at byte {run.byte_at(error.position)}") from error
-        finally:
-            os.close(file)
     except FileNotFoundError as error:
         raise _corrupt(source, "it is missing") from error
     except OSError as error:
@@ -110,6 +106,24 @@ def read_entries(source: RunSource, *, bytes_wanted: int) -> Iterator[Entries]:
             f"run {source.path} cannot be read: {error.strerror or error}: see to the disk, it is tried again",
             ErrorCode.STORAGE_FAILED,
         ) from error
+
+
+def load_run(source: RunSource, *, is_wanted: Callable[[], bool]) -> None:
+    """Have the system keep the run in memory for who reads it next. What is wrong with it, he will say."""
+    with suppress(OSError, DamagedRunError), _opened(source) as run:
+        for _ in run.pieces():
+            if not is_wanted():
+                return
+
+
+@contextmanager
+def _opened(source: RunSource) -> Iterator["_OpenRun"]:
+    file = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+        yield _OpenRun(file, source.descriptor)
+    finally:
+        os.close(file)
 
 
 def _corrupt(source: RunSource, why: str) -> Corrupt:
@@ -145,14 +159,19 @@ class _OpenRun:
         return min(behind, run.size) if run.bundle else behind
 
     def checksum(self) -> str:
-        piece = memoryview(bytearray(CHECK_BYTES))
         checksum = 0
+        for piece in self.pieces():
+            checksum = crc32c(piece, checksum)
+        return f"{checksum:08x}"
+
+    def pieces(self) -> Iterator[memoryview]:
+        """All of it, one piece after the other in the same memory."""
+        piece = memoryview(bytearray(CHECK_BYTES))
         for at, length in self._located(0, self.descriptor.size):
             done = 0
             while done < length and (read := os.preadv(self._file, [piece[: length - done]], at + done)):
-                checksum = crc32c(piece[:read], checksum)
+                yield piece[:read]
                 done += read
-        return f"{checksum:08x}"
 
     def byte_at(self, position: int) -> int:
         """Where in the file a byte of the run is."""

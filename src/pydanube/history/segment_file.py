@@ -1,7 +1,7 @@
 """Segments as files: made of runs, described from their bytes alone, verified."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -15,6 +15,7 @@ from crc32c import crc32c
 from pydanube.history.columns import SEGMENT_SCHEMA
 from pydanube.history.convert_job import Converted, ConvertJob
 from pydanube.history.entry_columns import columns_of, memory_bytes
+from pydanube.history.read_ahead import read_ahead
 from pydanube.history.run_entries import Entries, read_entries
 from pydanube.history.segment import (
     FORMAT_VERSION,
@@ -66,15 +67,18 @@ def write_segment(job: ConvertJob) -> Converted:
         )
     row_group_bytes = min(job.row_group_bytes, ROW_GROUP_BYTES_MAX)
     try:
-        with SegmentWriter(
-            Path(job.spool),
-            topic=job.topic,
-            topic_id=last.topic_id,
-            epoch=last.epoch,
-            created_ms=job.created_ms,
-            row_group_bytes=row_group_bytes,
-        ) as writer:
-            for run in job.runs:
+        with (
+            closing(read_ahead(job.runs)) as runs,
+            SegmentWriter(
+                Path(job.spool),
+                topic=job.topic,
+                topic_id=last.topic_id,
+                epoch=last.epoch,
+                created_ms=job.created_ms,
+                row_group_bytes=row_group_bytes,
+            ) as writer,
+        ):
+            for run in runs:
                 for entries in read_entries(run, bytes_wanted=row_group_bytes):
                     for window in _windows(entries, writer):
                         writer.add(columns_of(window))

@@ -8,9 +8,12 @@ far back readers are and however many.
 """
 
 import asyncio
+import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from pydanube.history.damage import DamagedSegmentError
 from pydanube.history.group_cache import GroupCache, GroupKey
@@ -28,6 +31,8 @@ from pydanube.kernel.errors import Corrupt, ErrorCode
 from pydanube.kernel.names import TopicName
 from pydanube.protocol.native.batch import message_count
 from pydanube.stores.store import DurableStore
+
+T = TypeVar("T")
 
 FOOTERS_BYTES_MAX = 16 << 20
 """Footers in memory; a usual one takes 100 KB. The one used last stays whatever its size."""
@@ -50,6 +55,8 @@ class SegmentReader:
         self._positions: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._turn = asyncio.Lock()
         self._released = asyncio.Event()
+        # No more than can work at once, and always the same: an allocator keeps for each thread what it has freed.
+        self._threads = ThreadPoolExecutor(max(GROUPS_AHEAD, os.cpu_count() or 1), "segments")
 
     @property
     def memory_bytes(self) -> int:
@@ -89,7 +96,7 @@ class SegmentReader:
             # Who reads on and on would never wait for anything, and nothing would be fetched ahead meanwhile.
             await asyncio.sleep(0)
         else:
-            rows = await asyncio.to_thread(group.rows, offset, **wanted)
+            rows = await self._in_thread(partial(group.rows, offset, **wanted))
         end = rows[-1][0] + message_count(rows[-1][1])
         if end == facts.next_offset:
             self._cache.finish(GroupKey(source.key, facts.number))
@@ -112,7 +119,7 @@ class SegmentReader:
         for facts in footer.groups:
             if facts.max_append_ms >= append_ms:
                 group = await self._group(source, footer, facts, for_rows=True)
-                found = await asyncio.to_thread(group.first_from_time, append_ms)
+                found = await self._in_thread(partial(group.first_from_time, append_ms))
                 assert found is not None, "a row group without the time it was checked to have"
                 return found
         return descriptor.next_offset
@@ -134,6 +141,7 @@ class SegmentReader:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._threads.shutdown(wait=False)
         self._cache.clear()
         self._footers.clear()
         self._positions.clear()
@@ -163,7 +171,7 @@ class SegmentReader:
                 begin = footer_start(tail, size)
                 if begin < start:
                     tail = await self._fetch(source, begin, size)
-                footer = await asyncio.to_thread(decode_footer, tail, source.topic, source.descriptor)
+                footer = await self._in_thread(partial(decode_footer, tail, source.topic, source.descriptor))
             except DamagedSegmentError as error:
                 raise self._damaged(source, error) from error
             if self._footers_loading.get(source.key) is task:
@@ -227,7 +235,7 @@ class SegmentReader:
                     decode_group, data, footer, facts, source.topic, source.descriptor, for_rows=for_rows
                 )
                 del data
-                group = await asyncio.to_thread(decode)
+                group = await self._in_thread(decode)
             except DamagedSegmentError as error:
                 raise self._damaged(source, error) from error
             finally:
@@ -247,6 +255,9 @@ class SegmentReader:
                 self._released.clear()
                 await self._released.wait()
             self._cache.reserve(size)
+
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────
 

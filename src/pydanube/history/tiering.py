@@ -37,6 +37,9 @@ LOOK_SECONDS = 1.0
 CHORES_SECONDS = 60.0
 RETRY_MS_MAX = 60_000
 MEBIBYTE = 1 << 20
+HURRIED_SHARE = 0.5
+"""Of `waiting_bytes_max`: with more than that waiting, making segments does not give way to publishers any more. They get
+slower then, which is better than being refused."""
 
 
 class TieringSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -332,6 +335,7 @@ class Tiering:
                 ),
                 spool=str(self._spool),
                 created_ms=self._clock.now_ms(),
+                is_hurried=self._places.backlog.bytes > HURRIED_SHARE * self._settings.waiting_bytes_max,
             )
         )
         self._on_step("converted")

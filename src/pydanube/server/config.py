@@ -104,7 +104,8 @@ class Segments(Section, frozen=True):
     age_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 300
     """Messages are in a segment about this long after they came, however few there are."""
     waiting_mb_max: Annotated[int, Meta(ge=1)] = 10_240
-    """Local disk for messages that are in no segment yet; beyond it publishes are refused."""
+    """Local disk for messages that are in no segment yet; beyond it publishes are refused. From half of it on, making segments
+    has the priority of publishing."""
     uploads_max: Annotated[int, Meta(ge=1, le=64)] = 4
     """Segments made and stored at the same time."""
     read_cache_mb: Annotated[int, Meta(ge=16)] = 64

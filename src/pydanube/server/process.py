@@ -41,7 +41,9 @@ def tune_process() -> None:
     except AttributeError:
         pass
     else:
-        trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+        trim_threshold, top_pad, mmap_threshold, arena_max = -1, -2, -3, -8
+        # What one thread has freed is there for the next: each would keep tens of megabytes for itself otherwise.
+        mallopt(arena_max, 1)
         mallopt(trim_threshold, 512 << 20)
         mallopt(top_pad, 64 << 20)
         mallopt(mmap_threshold, 32 << 20)

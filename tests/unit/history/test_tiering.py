@@ -125,6 +125,16 @@ async def test_as_many_topics_at_once_as_are_allowed(rig: StorageRig) -> None:
     assert most == 1
 
 
+async def test_it_hurries_when_publishers_would_be_refused_soon(rig: StorageRig) -> None:
+    rig.settings = TieringSettings(waiting_bytes_max=100_000)
+    (log,) = await rig.open()
+    await publish(log, 10, size=4_000)
+    await rig.seal(log)
+    await publish(log, 10, size=6_000)
+    await rig.seal(log)
+    assert [job.is_hurried for job in rig.converter.jobs] == [False, True]
+
+
 @pytest.mark.parametrize("turns", range(5))
 async def test_it_stops_although_it_was_just_woken(rig: StorageRig, turns: int) -> None:
     await rig.open_tiering()

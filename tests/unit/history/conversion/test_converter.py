@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from subprocess import Popen
 
+import msgspec
 import pytest
 
 from pydanube.history import converter as converter_module
@@ -44,12 +45,35 @@ async def test_a_segment_is_made_in_another_process(converter, make_run, make_jo
     assert os.listdir(job.spool) == [converted.descriptor.segment_id]
 
 
+def run_ns(process_id: int, policy: int) -> int:
+    """How long threads of that scheduling policy have run."""
+    return sum(
+        int(Path(f"/proc/{process_id}/task/{thread}/schedstat").read_text().split()[0])
+        for thread in os.listdir(f"/proc/{process_id}/task")
+        if os.sched_getscheduler(int(thread)) == policy
+    )
+
+
 async def test_the_worker_gives_way_to_the_broker(converter, make_run, make_job, row):
     await converter.convert(make_job(make_run([row(b"a")])))
-    assert os.getpriority(os.PRIO_PROCESS, converter.process_id) == min(
-        os.getpriority(os.PRIO_PROCESS, 0) + 10, 19
-    )
-    assert os.sched_getscheduler(converter.process_id) == os.SCHED_IDLE
+    threads = [int(thread) for thread in os.listdir(f"/proc/{converter.process_id}/task")]
+    (patient,) = [thread for thread in threads if os.sched_getscheduler(thread) == os.SCHED_IDLE]
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, patient) == min(ours + 10, 19)
+    before = run_ns(converter.process_id, os.SCHED_IDLE)
+    await converter.convert(make_job(make_run([row(b"b")])))
+    assert run_ns(converter.process_id, os.SCHED_IDLE) > before
+
+
+async def test_a_hurried_job_gives_way_to_nobody(converter, make_run, make_job, row):
+    job = make_job(make_run([row(b"a")]))
+    await converter.convert(job)
+    patiently = run_ns(converter.process_id, os.SCHED_IDLE)
+    at_once = run_ns(converter.process_id, os.SCHED_OTHER)
+    await converter.convert(msgspec.structs.replace(job, is_hurried=True))
+    assert run_ns(converter.process_id, os.SCHED_IDLE) == patiently
+    assert run_ns(converter.process_id, os.SCHED_OTHER) > at_once
+    assert os.getpriority(os.PRIO_PROCESS, converter.process_id) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 async def test_the_interrupt_key_is_not_for_the_worker(converter, make_run, make_job, row):
