@@ -30,9 +30,9 @@ PAYLOAD = os.urandom(1024)
 BATCH = [PAYLOAD] * 250
 IN_FLIGHT = 8
 """Batches the producer has on their way: enough to keep the broker busy, far below the window of 32 MiB."""
-HIGHEST_MIB = UNSTAGED_MIB + CACHE_MIB + 32 + 8 + 2 * READ_CACHE_MIB + 32 + 64
+HIGHEST_MIB = UNSTAGED_MIB + CACHE_MIB + 32 + 8 + 2 * READ_CACHE_MIB + 16 + 32 + 80
 """What the broker may grow by at all: unstaged messages, cache, publish window, one group, history that is read and what is
-made of it, Arrow's Parquet reader, an allocator's share."""
+made of it, footers of it, Arrow's Parquet reader, and what allocators keep of what was freed."""
 GROWTH_MIB = 24
 """What may lie between the beginning and the end of the time after the warm-up: less than `unstaged_bytes_max`, which is
 now full and now empty, and little beside the gigabytes that pass."""

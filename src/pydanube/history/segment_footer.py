@@ -40,8 +40,8 @@ GROUP_BYTES_MAX: Final = 512 << 20
 """Largest row group, before and after decompression; writers make them of about 8 MiB of payload."""
 GROUP_ROWS_MAX: Final = 1 << 20
 
-_MEMORY_PER_BYTE: Final = 4
-"""A decoded footer takes about so much more memory than its bytes."""
+_MEMORY_PER_BYTE: Final = 12
+"""A decoded footer takes about so much more memory than its bytes: 215 KB for 16 row groups, of 19 KB."""
 _MAGIC: Final = b"PAR1"
 _MAGIC_BYTES: Final = 4
 _TRAILER_BYTES: Final = 8
@@ -109,15 +109,16 @@ def decode_footer(tail: Bytes, topic: TopicName, descriptor: SegmentDescriptor) 
     _check_checksum(footer, start, descriptor)
     try:
         # A footer alone passes for a file as long as nobody asks for its columns.
-        metadata = pq.ParquetFile(
+        file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(footer)),
             pre_buffer=False,
             thrift_string_size_limit=FOOTER_BYTES_MAX,
             thrift_container_size_limit=FOOTER_BYTES_MAX,
-        ).metadata
-        schema = metadata.schema.to_arrow_schema()
+        )
+        metadata = file.metadata
         _check_origin(metadata.metadata or {}, topic, descriptor)
-        _check_columns(schema)
+        # Not `metadata.schema`: it and the metadata refer to each other, and would stay until garbage is collected.
+        _check_columns(file.schema_arrow)
         groups = _groups(metadata, start, descriptor)
     # Arrow says some damage by exceptions of its own, some by those of the system or of Python.
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -199,12 +200,10 @@ def _groups(metadata: pq.FileMetaData, end: int, descriptor: SegmentDescriptor) 
     messages = descriptor.next_offset - descriptor.start_offset
     if metadata.num_rows != messages:
         raise DamagedSegmentError(f"it holds {metadata.num_rows} messages, not {messages}")
-    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
-    append_column = paths.index("append_time")
     groups: list[GroupFacts] = []
     position, offset = _MAGIC_BYTES, descriptor.start_offset
     for number in range(metadata.num_row_groups):
-        group = _group(metadata.row_group(number), number, offset, append_column)
+        group = _group(metadata.row_group(number), number, offset)
         if not position <= group.start < group.end <= end:
             raise DamagedSegmentError(f"{group} is not between bytes {position} and {end}")
         if max(group.stored_bytes, group.raw_bytes) > GROUP_BYTES_MAX:
@@ -219,7 +218,7 @@ def _groups(metadata: pq.FileMetaData, end: int, descriptor: SegmentDescriptor) 
     return tuple(groups)
 
 
-def _group(group: pq.RowGroupMetaData, number: int, offset: int, append_column: int) -> GroupFacts:
+def _group(group: pq.RowGroupMetaData, number: int, offset: int) -> GroupFacts:
     columns = [group.column(index) for index in range(group.num_columns)]
     starts = [_first_byte(column) for column in columns]
     ends = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
@@ -228,7 +227,7 @@ def _group(group: pq.RowGroupMetaData, number: int, offset: int, append_column: 
     for column in columns:
         if column.has_dictionary_page and column.path_in_schema in _NEVER_DICTIONARIES:
             raise DamagedSegmentError(f"row group {number} has {column.path_in_schema} as a dictionary")
-    times = columns[append_column].statistics
+    times = next(column for column in columns if column.path_in_schema == "append_time").statistics
     if times is None or not times.has_min_max:
         raise DamagedSegmentError(f"row group {number} does not state its times of append")
     return GroupFacts(

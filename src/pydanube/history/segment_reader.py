@@ -35,7 +35,7 @@ from pydanube.stores.store import DurableStore
 T = TypeVar("T")
 
 FOOTERS_BYTES_MAX = 16 << 20
-"""Footers in memory; a usual one takes 100 KB. The one used last stays whatever its size."""
+"""Footers in memory; a usual one takes 200 KB. The one used last stays whatever its size."""
 GROUPS_AHEAD = 2
 """Row groups fetched ahead of who reads in order. Decoding takes longer than reading what is decoded: with one, a
 reader waits for it; with two, both are decoded at once where there is a core to spare."""

@@ -1,10 +1,12 @@
 """Reading segments: what is fetched, what is kept, and what is said of a damaged one."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pydanube.history.segment_reader import SegmentReader
@@ -50,6 +52,27 @@ async def test_every_message_is_read_once_in_order(reader: SegmentReader, make_s
     while len(found) < 30:
         found += await _offsets(reader, segment, 100 + len(found), messages_max=7)
     assert found == list(range(100, 130))
+
+
+async def test_what_is_forgotten_is_freed_without_a_collection(
+    reader: SegmentReader, make_segment: Any
+) -> None:
+    segment = make_segment(groups=1, rows=10)
+    gc.collect()
+    gc.disable()
+    try:
+        before = _metadata_alive()
+        await _offsets(reader, segment, 100)
+        assert _metadata_alive() == before + 1
+        reader.forget(TOPIC, segment.descriptor)
+        await asyncio.sleep(0)
+        assert _metadata_alive() == before
+    finally:
+        gc.enable()
+
+
+def _metadata_alive() -> int:
+    return sum(isinstance(each, pq.FileMetaData) for each in gc.get_objects())
 
 
 async def test_a_row_group_is_one_read_and_stays(
