@@ -84,8 +84,11 @@ class Verdict:
 
 
 def judge(samples: list[Sample], first_mib: float) -> Verdict:
-    """Leave out the warm-up, half of the time but at most a minute, and compare the ends of what follows."""
-    after = samples[min(len(samples) // 2, 60) :]
+    """Leave out the warm-up, half of the time but at most three minutes, and compare the ends of what follows.
+
+    So long takes what is bounded by a number and fills slowly: footers of segments, and the last changes of metadata.
+    """
+    after = samples[min(len(samples) // 2, 180) :]
     quarter = max(len(after) // 4, 1)
     return Verdict(
         first_mib=first_mib,
