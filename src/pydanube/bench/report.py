@@ -50,7 +50,8 @@ class Report:
         """Messages sent whose receipt never came."""
         if self.command != "publish" or self.is_interrupted:
             return 0
-        return self.plan.count - self.measured.messages - self.measured.errors
+        # A run that breaks off is an error too, and none of the messages.
+        return max(self.plan.count - self.measured.messages - self.measured.errors, 0)
 
     @property
     def failed(self) -> int:

@@ -24,13 +24,13 @@ class Freeing:
         self._is_running = False
 
     def free(self, fd: int) -> None:
-        """Take over a file, open for writing: close it, and give its space back first if nothing else names it."""
+        """Take over a file that has no name any more, open for writing: give its space back, and close it."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._files) < WAITING_MAX)
             self._files.append(fd)
             if not self._is_running:
-                self._is_running = True
                 Thread(target=self._run, name="freeing", daemon=True).start()
+                self._is_running = True
 
     def wait(self) -> None:
         """Until nothing is left to free."""

@@ -68,6 +68,15 @@ def test_processes_add_up() -> None:
     assert both.messages_per_second() == [(0.0, 3000.0), (0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.4, 1000.0)]
 
 
+def test_a_run_that_breaks_off_leaves_no_fewer_than_no_messages_unanswered() -> None:
+    recorder = Recorder(BEGIN_NS)
+    recorder.fail("refused", 100)
+    recorder.fail("the run broke off")
+    fields = report(Outcome(measured=recorder.measured(cpu_seconds=0.0)), unanswered=-1).fields()
+    assert (fields["failed"], fields["unanswered"]) == (101, 0)
+    assert fields["error_texts"] == ["refused", "the run broke off"]
+
+
 def test_nothing_measured_is_all_zero() -> None:
     fields = report(Outcome(measured=Recorder(BEGIN_NS).measured(cpu_seconds=0.0))).fields()
     assert (fields["messages_per_second"], fields["p99_us"], fields["broker_cpu_us_per_message"]) == (0, 0, 0)
